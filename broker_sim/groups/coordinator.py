@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,19 +32,9 @@ from broker_sim.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
-from broker_sim.groups.registry import GroupEntry, GroupRegistry, Offsets
+from broker_sim.groups.registry import GroupEntry, GroupRegistry, Offsets, let_others_run
 from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from broker_sim.groups.values import (
-    Effect,
-    GroupSettings,
-    GroupState,
-    Join,
-    JoinAnswer,
-    Reply,
-    Store,
-    Sync,
-    SyncAnswer,
-)
+from broker_sim.groups.values import Effect, GroupSettings, GroupState, Join, JoinAnswer, Reply, Store, Sync, SyncAnswer
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -66,6 +56,7 @@ class GroupCoordinator:
         supervisor: Supervisor,
         log: Any,
         make_group: Callable[[str, GroupSettings], Group] = Group,
+        between_batches: Callable[[int], Awaitable[None]] = let_others_run,
     ) -> None:
         self._settings, self._clock, self._chance, self._log = settings, clock, chance, log
         #: for sessions and rebalances: no clock that is set ends them, or lengthens them
@@ -79,6 +70,7 @@ class GroupCoordinator:
             supervisor=supervisor,
             log=log,
             make_group=make_group,
+            between_batches=between_batches,
             on_loaded=self._reschedule,
             on_dropped=self._dropped,
         )

@@ -6,7 +6,7 @@ Source: Kafka 3.9 `GroupMetadataManager`; spec clients.md §7.2.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -28,6 +28,12 @@ LOAD_BATCHES_PER_TURN: Final = 100
 
 
 Offsets = dict[TopicPartition, CommittedOffset]
+
+
+async def let_others_run(batch: int) -> None:
+    """Between two batches of a partition that loads, of which this is the number: at times the event loop turns."""
+    if batch % LOAD_BATCHES_PER_TURN == LOAD_BATCHES_PER_TURN - 1:
+        await asyncio.sleep(0)
 
 
 @dataclass(slots=True)
@@ -56,6 +62,7 @@ class GroupRegistry:
         supervisor: Supervisor,
         log: Any,
         make_group: Callable[[str, GroupSettings], Group] = Group,
+        between_batches: Callable[[int], Awaitable[None]] = let_others_run,
         on_loaded: Callable[[GroupEntry], None],
         on_dropped: Callable[[GroupEntry], None],
     ) -> None:
@@ -64,6 +71,7 @@ class GroupRegistry:
         #: count that changed while groups live would send them elsewhere. Source: `groupMetadataTopicPartitionCount`.
         self.partition_count = settings.offsets_topic_num_partitions
         self._clock, self._log, self._make_group = clock, log, make_group
+        self._between_batches = between_batches
         self._supervisor = supervisor
         self._on_loaded, self._on_dropped = on_loaded, on_dropped
         self._group_settings = GroupSettings(
@@ -100,8 +108,7 @@ class GroupRegistry:
         loaded = LoadedPartition()
         for number, batch in enumerate(self._group_log.batches(partition)):
             loaded.take(batch, self._log)
-            if number % LOAD_BATCHES_PER_TURN == LOAD_BATCHES_PER_TURN - 1:
-                await asyncio.sleep(0)
+            await self._between_batches(number)
         now_ms = self._clock.now_ms()
         for group_id in sorted(loaded.groups.keys() | {g for g, offsets in loaded.offsets.items() if offsets}):
             entry = GroupEntry(self._make_group(group_id, self._group_settings), loaded.offsets.get(group_id, {}))

@@ -187,6 +187,8 @@ class Cluster(Programs):
         for one in names:
             for other in names:
                 world.network.set_latency(one, other, None)
+        for disk in self.disks.values():
+            disk.slow_s = 0.0
         broken = {number: list(disk.failing) for number, disk in self.disks.items() if disk.failing}
         for number in broken:
             self.disks[number].failing.clear()

@@ -31,6 +31,9 @@ class SimulatedDisk(Files):
         #: folder -> (operation, how many more of it are done, errno): from then on the folder fails
         self.failing_at: dict[Path, tuple[str, int, int]] = {}
         self.has_failed = False  # whether a folder has ever, by `fail_at`
+        #: the most seconds that what waits for it beside the event loop takes to begin, and again to end; 0: none
+        self.slow_s = 0.0
+        self.has_been_slow = False
         self.lost_bytes = 0
         self._chance, self._now_s = chance, now_s
         #: path of a file -> bytes that would survive; only files with more than that
@@ -54,6 +57,14 @@ class SimulatedDisk(Files):
         for folder, code in self.failing.items():
             if folder in path.parents and (code != errno.ENOSPC or operation in _TAKES_SPACE):
                 raise OSError(code, os.strerror(code), str(path))
+
+    def slow_down(self, slow_s: float) -> None:
+        """From now on what waits for it takes up to so long to begin, and again to end."""
+        self.slow_s, self.has_been_slow = slow_s, True
+
+    def takes_s(self) -> float:
+        """How long something that waits for it takes."""
+        return self._chance.random() * self.slow_s
 
     def append(self, path: Path, data: bytes) -> None:
         """See `Files.append`."""
@@ -81,6 +92,8 @@ class SimulatedDisk(Files):
     def sync(self, path: Path) -> None:
         """See `Files.sync`; at once."""
         self._ask("sync", path)
+        if not path.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         name = str(path)
         self._synced.pop(name, None)
         self._before.pop(name, None)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final
 
+from broker_sim.broker import Broker
 from controller.rules.hashing import group_partition
 from controller.sim.combined import lose
 from controller.sim.load.consumer import join_body
@@ -35,7 +36,7 @@ def _running(turn: Turn, numbers: Sequence[int]) -> list[int]:
     return [number for number in numbers if number in turn.cluster.brokers and number not in turn.cluster.paused]
 
 
-def _clean(turn: Turn, topic: str, count: int) -> list[int]:
+def kept_nothing(turn: Turn, topic: str, count: int) -> list[int]:
     """So many brokers that have kept nothing of a former topic of that name: a replica that nobody has deleted takes
     no smaller epoch, and its log has those of before, as in Kafka without topic ids. Raises NothingThere."""
     cluster = turn.cluster
@@ -46,7 +47,7 @@ def _clean(turn: Turn, topic: str, count: int) -> list[int]:
     return turn.chance.sample(clean, count)
 
 
-async def _until(turn: Turn, is_so: Callable[[], bool], within_s: float) -> bool:
+async def until(turn: Turn, is_so: Callable[[], bool], within_s: float) -> bool:
     """Whether it is so in time."""
     loop = turn.cluster.world.loop
     deadline_s = loop.time() + within_s
@@ -61,11 +62,13 @@ async def _until(turn: Turn, is_so: Callable[[], bool], within_s: float) -> bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Coordinator:
-    """Who leads a partition of the groups' topic, and groups that live there and that nobody else has."""
+class Coordinator:
+    """Who leads a partition of the groups' topic (`life`: as which broker), and groups that live there and that nobody
+    else has."""
 
     turn: Turn
     leader: int
+    life: Broker
     partition: int
     followers: Sequence[int]
     names: Any = field(default_factory=lambda: count(1))
@@ -119,6 +122,15 @@ class _Coordinator:
         body = {"groups_names": list(groups)}
         return await self.turn.cluster.ask_one(self.leader, ApiKey.DELETE_GROUPS, 1, body)
 
+    def is_same(self) -> bool:
+        """Whether it has run on, and leads."""
+        state = self.turn.cluster.state(GROUP_METADATA_TOPIC, self.partition) or {"leader": -1}
+        return self.turn.cluster.brokers.get(self.leader) is self.life and state["leader"] == self.leader
+
+    def has_loaded(self) -> bool:
+        """Whether it serves its groups."""
+        return self.life._context is not None and self.life.context.groups.error_for(self.group()) is None
+
     def hold(self) -> None:
         """No request of a follower reaches the leader from now on."""
         for follower in self.followers:
@@ -130,28 +142,31 @@ class _Coordinator:
             self.turn.cluster.world.network.heal(self.turn.name(follower), self.turn.name(self.leader))
 
 
-async def _coordinator(turn: Turn) -> _Coordinator:
-    """One with followers; the groups' topic is made if it is not there. Raises NothingThere."""
+async def coordinator_of(turn: Turn, partition: int | None = None) -> Coordinator:
+    """One with followers, of this partition or of any; the groups' topic is made if it is not there. Raises
+    NothingThere."""
     cluster = turn.cluster
-    await _until(turn, cluster.healthy, CALM_S)
+    await until(turn, cluster.healthy, CALM_S)
     asked = turn.one_of(_running(turn, cluster.broker_ids))
     for _ in range(10):
         if cluster.topic_partitions(GROUP_METADATA_TOPIC):
             break
         await cluster.ask_one(asked, ApiKey.FIND_COORDINATOR, 2, {"key": "held", "key_type": 0})
         await cluster.world.sleep(0.5)
-    partition = turn.one_of(cluster.topic_partitions(GROUP_METADATA_TOPIC))
+    there = cluster.topic_partitions(GROUP_METADATA_TOPIC)
+    partition = turn.one_of(there if partition is None else [each for each in there if each == partition])
     state = cluster.state(GROUP_METADATA_TOPIC, partition) or {"leader": -1, "isr": []}
     followers = [number for number in _running(turn, state["isr"]) if number != state["leader"]]
     if not followers or state["leader"] not in _running(turn, cluster.broker_ids):
         raise NothingThere
-    return _Coordinator(turn, state["leader"], partition, followers)
+    leader = state["leader"]
+    return Coordinator(turn, leader, cluster.brokers[leader], partition, followers)
 
 
 async def commit_while_it_goes(turn: Turn) -> str:
     """What groups commit is not replicated for a while, in which a topic that they commit for is deleted, and groups
     are. What is deleted is gone, whatever becomes of the commits under way. clients.md §8; KIP-496."""
-    cluster, coordinator = turn.cluster, await _coordinator(turn)
+    cluster, coordinator = turn.cluster, await coordinator_of(turn)
     topic = turn.chance.choice(SIDE_TOPICS)
     await _make(turn, topic, 2)
     here = [(topic, number) for number in cluster.topic_partitions(topic)]
@@ -181,7 +196,7 @@ async def _make(turn: Turn, topic: str, partitions: int) -> None:
     if cluster.topic_partitions(topic):
         return
     cluster.deletable.add(topic)
-    rows = [{"partition_index": number, "broker_ids": _clean(turn, topic, 2)} for number in range(partitions)]
+    rows = [{"partition_index": number, "broker_ids": kept_nothing(turn, topic, 2)} for number in range(partitions)]
     row = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
     await cluster.ask_once(ApiKey.CREATE_TOPICS, 4, {"topics": [row], "timeout": 1_000, "validate_only": False})
     await cluster.world.sleep(0.5)
@@ -225,9 +240,9 @@ class _Led:
 async def _led(turn: Turn) -> _Led:
     """A partition of a side topic with a leader and followers. Raises NothingThere."""
     cluster = turn.cluster
-    await _until(turn, cluster.healthy, CALM_S)
+    await until(turn, cluster.healthy, CALM_S)
     topic = await _side_topic(turn)
-    await _until(turn, lambda: set(_isr(turn, topic)) == set(cluster.assignment(topic, 0)), 2.0)
+    await until(turn, lambda: set(_isr(turn, topic)) == set(cluster.assignment(topic, 0)), 2.0)
     state = cluster.state(topic, 0) or {"leader": -1}
     running = _running(turn, _isr(turn, topic))
     laggard = turn.one_of([number for number in running if number != state["leader"]])
@@ -242,7 +257,7 @@ async def _side_topic(turn: Turn) -> str:
     """One that is there, or is made now. Raises NothingThere: nobody leads, or there is nobody to have it."""
     topic = turn.chance.choice(SIDE_TOPICS)
     count = min(3, len(turn.cluster.broker_ids))
-    return await made(turn, topic, [] if turn.cluster.topic_partitions(topic) else _clean(turn, topic, count), {})
+    return await made(turn, topic, [] if turn.cluster.topic_partitions(topic) else kept_nothing(turn, topic, count), {})
 
 
 def _isr(turn: Turn, topic: str) -> list[int]:
@@ -298,14 +313,14 @@ async def answer_a_former_term(turn: Turn) -> str:
     filled = await fill(turn, led.topic, led.partition, 2)
     epoch, went = led.epoch(), f"{filled}, no ISR was written"
     try:
-        if await _until(turn, lambda: led.written > 0, 2 * lag_s + 1.0):
+        if await until(turn, lambda: led.written > 0, 2 * lag_s + 1.0):
             cluster.later(late_s, let_go)
             went = await turn.one_of(_ways(led))(led)
-            await _until(turn, lambda: led.epoch() > epoch, late_s)
+            await until(turn, lambda: led.epoch() > epoch, late_s)
             if turn.chance.random() < 0.6:
                 await cluster.world.sleep(LOOKS_S)
                 cluster.world.network.heal(laggard, leader)
-                await _until(turn, lambda: led.written > 1, late_s)
+                await until(turn, lambda: led.written > 1, late_s)
     finally:
         let_go()
         cluster.world.network.heal(laggard, leader)

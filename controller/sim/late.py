@@ -19,8 +19,10 @@ from controller.sim.in_vain import IN_VAIN
 from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, CALM_S, MOMENTS
 from controller.sim.operations import OPERATIONS
+from controller.sim.resettled import RESETTLED
 from controller.sim.ruins import RUINED
 from controller.sim.shape import Shape
+from controller.sim.slow_disks import SLOW
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.unheard import UNHEARD
@@ -30,6 +32,7 @@ from controller.sim.winding import WINDING
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
     **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH, **CORNERS),
+    **dict(**SLOW, **RESETTLED),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -58,6 +61,10 @@ IN_VAIN_SHARE: Final = 0.1
 RETURNING: Final = 0.2
 #: The share of worlds in which a move or a deletion meets what hardly ever comes together.
 CORNERED: Final = 0.15
+#: The share of worlds in which, last of all, disks are slow.
+SLOWED: Final = 0.1
+#: The share of worlds in which, last of all, brokers start again with other settings of their own.
+RESET: Final = 0.08
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -118,7 +125,8 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    late = [kind for kind in LATE if kind not in (*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS)]
+    apart = {*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED}
+    late = [kind for kind in LATE if kind not in apart]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
 
@@ -223,6 +231,7 @@ def _last(seed: int) -> Iterator[tuple[float, str]]:
     for name, kinds, share in (
         *(("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)),
         *(("returning", AFTERMATH, RETURNING), ("cornering", CORNERS, CORNERED)),
+        *(("slowing", SLOW, SLOWED), ("resettling", RESETTLED, RESET)),
     ):
         chance = random.Random(f"{seed}/{name}")
         for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):

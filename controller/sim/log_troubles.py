@@ -186,11 +186,12 @@ async def _side_topic(turn: Turn, configs: dict[str, str]) -> str:
     return await made(turn, turn.chance.choice(SIDE_TOPICS), turn.replicas(2), configs)
 
 
-async def made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, str]) -> str:
-    """The topic, of one partition with these replicas, made if it is not there. Raises NothingThere: nobody leads."""
+async def made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, str], *, partitions: int = 1) -> str:
+    """The topic, of one partition with these replicas, or of so many alike, made if it is not there. Raises
+    NothingThere: nobody leads."""
     cluster = turn.cluster
     cluster.deletable.add(topic)
-    rows = [{"partition_index": 0, "broker_ids": replicas}]
+    rows = [{"partition_index": number, "broker_ids": replicas} for number in range(partitions)]
     settings = [{"name": name, "value": value} for name, value in configs.items()]
     made: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": settings}
     body = {"topics": [made | {"assignments": rows}], "timeout": 1_000, "validate_only": False}

@@ -16,8 +16,10 @@ from broker_sim.broker import Broker, StartRefused
 from broker_sim.config import BrokerSettings
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.group import Group
+from broker_sim.groups.registry import let_others_run
 from broker_sim.groups.values import GroupSettings
 from broker_sim.identity import BrokerIdentity
+from broker_sim.log.errors import StorageFailure
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.trace import TraceWriter
 from controller.node import config as controller_config
@@ -36,6 +38,8 @@ CONTROLLER_PORT: Final = 9090
 FIRST_CONTROLLER: Final = 1001
 #: How long a supervisor waits before it starts again what could not start.
 RESTART_S: Final = 1.0
+#: So many batches a slow disk reads in the time that it takes to sync.
+BATCHES_A_READ: Final = 20
 
 
 class Programs:
@@ -257,11 +261,49 @@ class Programs:
             zookeeper=machine.connector(session_timeout_ms=int(self.settings["zookeeper.session.timeout.ms"])),
             chance=machine.chance,
             log=structlog.get_logger(),
+            off_loop=partial(self.beside, number),
             files=self.disks.get(number),
             metadata_decoder=self._decoder,
             make_trace=self.make_trace,
-            make_groups=partial(GroupCoordinator, make_group=partial(self.make_group, number)),
+            make_groups=partial(
+                GroupCoordinator,
+                make_group=partial(self.make_group, number),
+                between_batches=partial(self.between_batches, number),
+            ),
         )
+
+    async def beside(self, number: int, work: Callable[[], None]) -> None:
+        """What a broker leaves to another thread, since it waits for a disk: done at once, or, where that is slow, some
+        time after it was asked for and some time before that is told. It is done though nobody waits any more."""
+        disk = self.disks.get(number)
+        if disk is None or not disk.slow_s:
+            work()
+            return
+        loop = self.world.loop
+        done = loop.create_future()
+
+        def tell(error: BaseException | None) -> None:
+            if not done.done():
+                done.set_result(None) if error is None else done.set_exception(error)
+
+        def do() -> None:
+            error: BaseException | None = None
+            try:
+                work()
+            except (OSError, StorageFailure) as failure:
+                error = failure
+            loop.call_later(disk.takes_s(), tell, error)
+
+        loop.call_later(disk.takes_s(), do)
+        await done
+
+    async def between_batches(self, number: int, batch: int) -> None:
+        """What a coordinator does between two batches of the log of its groups: reading takes its time, too."""
+        disk = self.disks.get(number)
+        if disk is None or not disk.slow_s:
+            await let_others_run(batch)
+        else:
+            await asyncio.sleep(disk.takes_s() / BATCHES_A_READ)
 
     async def _run_controller(self, number: int, controller: Controller) -> None:
         """With a supervisor: what cannot start (ZooKeeper is out of reach, `/cluster/id` damaged) is started again."""

@@ -15,6 +15,7 @@ from controller.sim.load.ledger import Ledger
 from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.decisions import Decisions
+from controller.sim.oracles.dirs import Dirs
 from controller.sim.oracles.group_log import GroupsInTheLog
 from controller.sim.oracles.group_rules import WatchedGroup
 from controller.sim.oracles.inside import Inside
@@ -23,6 +24,7 @@ from controller.sim.oracles.quotas import Quotas
 from controller.sim.oracles.replication import Replication
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.restarts import Restarts
+from controller.sim.oracles.tasks import Tasks
 from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
 from controller.wire.types import BrokerId
@@ -70,6 +72,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.epochs_equal_the_log, tail=None),
     partial(brokers.logs_are_whole, tail=None),
     disks.logs_start_with_their_leader,
+    disks.checkpoints_claim_no_more_than_there_is,
 )
 
 
@@ -84,7 +87,7 @@ class Watchers:
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
-        self.restarts = Restarts(cluster)
+        self.restarts, self.dirs, self.tasks = Restarts(cluster), Dirs(cluster), Tasks()
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []
@@ -97,7 +100,7 @@ class Watchers:
         cluster.make_trace = partial(self._trace, seen=rows, opened=self.traces)
         cluster.make_group = self._group
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
-        cluster.on_event.append(self.restarts.event)
+        cluster.on_event += [self.restarts.event, self.dirs.event, self.tasks.event]
         cluster.on_controller.append(self.requests.watch)
         self._ledger.on_ack.append(self.traced.acknowledged)
         self._ledger.on_error.append(self.traced.answered)
@@ -130,6 +133,7 @@ class Watchers:
     def _now(self) -> list[str]:
         self.replication.look()
         self.group_log.look()
+        self.dirs.look()
         broken = self.so_far((*ALWAYS, self.group_log.forgets_what_is_deleted)) or [
             *self.requests.given_up(),
             *self.calm.problems(),
@@ -151,6 +155,7 @@ class Watchers:
             broken += one.broken
         for other in (self.inside, self.quotas, self.rates, self.replication, self.restarts, self.group_log):
             broken += other.broken
+        broken += [*self.dirs.broken, *self.tasks.broken]
         return [*broken, *self._found(oracles)]
 
     def at_rest(self, others: Sequence[Oracle] = ()) -> str:

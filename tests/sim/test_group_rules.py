@@ -211,6 +211,13 @@ def _forgets_who_has_yet_to_sync(scene: Scene, patch: pytest.MonkeyPatch) -> Non
     scene.later(REBALANCE_MS + 1)
 
 
+def _keeps_who_finds_no_place(scene: Scene, patch: pytest.MonkeyPatch) -> None:
+    scene.stable()
+    patch.setattr(Group, "_is_full", lambda *_: True)
+    patch.setattr(Generations, "_remove_member", lambda *_: None)
+    scene.join("d")
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -228,6 +235,7 @@ def _forgets_who_has_yet_to_sync(scene: Scene, patch: pytest.MonkeyPatch) -> Non
         (_takes_a_stranger, "a JoinGroup of stranger is answered"),
         (_waits_for_nobody, "all 3 members have joined, and generation 1 goes on"),
         (_forgets_who_has_yet_to_sync, "d stays at 6401, and has not synced since 1400"),
+        (_keeps_who_finds_no_place, "d finds no place, and is a member"),
         (_lets_a_stranger_leave, "the LeaveGroup of stranger is answered NONE, not UNKNOWN_MEMBER_ID"),
     ],
 )

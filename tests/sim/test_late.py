@@ -23,7 +23,9 @@ from controller.sim.log_troubles import LOG_TROUBLES
 from controller.sim.moments import CALM, MOMENTS
 from controller.sim.plan import draw_plan, plan_of
 from controller.sim.play import KINDS, OPERATIONS, play
+from controller.sim.resettled import RESETTLED
 from controller.sim.ruins import RUINED
+from controller.sim.slow_disks import SLOW
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.unheard import UNHEARD
@@ -32,7 +34,12 @@ from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
-LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS}
+LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED}
+#: The shares of worlds that have them.
+SHARES = (
+    *((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2), (CORNERS, 0.15)),
+    *((SLOW, 0.1), (RESETTLED, 0.08)),
+)
 
 
 def test_each_trouble_has_its_operation_and_is_in_some_worlds() -> None:
@@ -106,7 +113,7 @@ def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None
 def test_what_is_held_back_is_in_some_worlds_behind_all_that_they_had() -> None:
     plans = [draw_plan(seed, KINDS) for seed in range(1000)]
     for narrow in (True, False):
-        for kinds, share in ((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2), (CORNERS, 0.15)):
+        for kinds, share in SHARES:
             some = [plan.steps for plan in plans if is_narrow(plan.seed) is narrow]
             held = [
                 [step.kind in kinds for step in steps if step.kind in kinds or step.kind not in LAST] for steps in some

@@ -232,7 +232,8 @@ class Deleting:
     def _sealed(self, broker_id: int, log: Log, active: set[object], waiting: dict[object, float]) -> None:
         """A segment that is full reaches the disk at once, so that no loss of power leaves a gap.
 
-        Only what was seen being written to: what a kill left unsynced waits for the checkpoint, as in Kafka.
+        Only what was seen being written to: what a kill left unsynced waits for the checkpoint, as in Kafka. A disk
+        that was made slow takes the time that it takes.
         Source: `UnifiedLog.roll`; §10.1.
         """
         disk, now_s = self._cluster.disks.get(broker_id), self._cluster.world.loop.time()
@@ -241,7 +242,7 @@ class Deleting:
             if disk is None or segment not in active or disk.synced_bytes(segment.log_path) is None:
                 continue
             waiting[segment] = self._waiting.get(segment, now_s)
-            if waiting[segment] < now_s and not machine.is_stopped:
+            if waiting[segment] < now_s and not machine.is_stopped and not disk.has_been_slow:
                 self.broken.append(
                     f"broker {broker_id}: segment {segment.log_path.name} of {log.folder.name} is full since "
                     f"{waiting[segment]:.2f} s and not on the disk"

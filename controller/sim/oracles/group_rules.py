@@ -261,11 +261,13 @@ class WatchedGroup(Group):
     def join(self, request: Join, ticket: Ticket, now_ms: int) -> list[Effect]:
         """See `Group.join`."""
         before, judge = self._before(), self._judge
-        judge.waiting[ticket] = request.member_id or request.new_member_id
+        judge.waiting[ticket] = asks = request.member_id or request.new_member_id
         former = before.static_id(request.group_instance_id) if not request.member_id else None
         effects = super().join(request, ticket, now_ms)
         own = next((e.answer.error for e in effects if isinstance(e, Reply) and e.ticket == ticket), None)
         turned_away = request.member_id if own is ErrorCode.GROUP_MAX_SIZE_REACHED else None
+        if turned_away in self.members:
+            judge.wrong(f"{turned_away} finds no place, and is a member")
         if former is not None and former not in self.members:
             self._renamed(before, former, request.new_member_id, now_ms)
         if request.member_id and request.member_id not in before.pending:
@@ -273,7 +275,6 @@ class WatchedGroup(Group):
             too_much = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
             if refused is not None and own not in (refused, *too_much):
                 judge.wrong(f"a JoinGroup of {request.member_id} is answered {own}, not {refused.name}")
-        asks = request.member_id or request.new_member_id
         if asks not in before.seats:
             judge.beats.setdefault(asks, now_ms)
             judge.seen[asks] = now_ms
