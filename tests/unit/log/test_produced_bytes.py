@@ -56,23 +56,31 @@ def number(data: bytes, at: int) -> tuple[int, int]:
     return (-(raw + 1) // 2 if raw % 2 else raw // 2), at + size
 
 
-def one_record(record: bytes) -> tuple[int, int, int, int]:
-    """Its time and its offset as they stand there, the sizes of key and value."""
-    time, at = number(record, 1)
-    offset, at = number(record, at)
-    key, at = number(record, at)
-    value, at = number(record, at + max(key, 0))
-    count, at = number(record, at + max(value, 0))
+def one_record(record: bytes, index: int) -> tuple[int, int, int, int]:
+    """Its time and its offset as they stand there, the sizes of key and value. What ends within a number has no certain
+    text: its other bytes are those of the next record.
+    """
+
+    def field(at: int) -> tuple[int, int]:
+        if at >= len(record):
+            raise Refused(INVALID, "Found invalid record structure")
+        return number(record, at)
+
+    time, at = field(1)
+    offset, at = field(at)
+    key, at = field(at)
+    value, at = field(at + max(key, 0))
+    count, at = field(at + max(value, 0))
     if not 0 <= count <= len(record) - at:
-        raise IndexError
+        raise Refused(INVALID, f"Found invalid number of record headers {count}")
     for _ in range(count):
-        name, at = number(record, at)
+        name, at = field(at)
         if name < 0:
-            raise IndexError
-        content, at = number(record, at + name)
+            raise Refused(INVALID, f"Invalid negative header key size {name}")
+        content, at = field(at + name)
         at += max(content, 0)
     if at != len(record):
-        raise IndexError
+        raise Refused(INVALID, f"record {index} of {len(record)} bytes does not end where its fields do")
     return time, offset, key, value
 
 
@@ -92,7 +100,7 @@ def scanned(body: bytes, header: BatchHeader) -> Scan:
             raise Refused(INVALID, text)
         at = begin + length
         try:
-            time, offset, key, value = one_record(body[begin:at])
+            time, offset, key, value = one_record(body[begin:at], index)
         except IndexError:
             raise Refused(INVALID) from None
         scan.timestamps.append(header.max_timestamp if header.is_log_append_time else header.base_timestamp + time)

@@ -186,6 +186,9 @@ METAS: list[tuple[str, tuple[int, str | None] | None]] = [
     ("# broker.id=4\nversion=0\n", None),
     ("version=0\nbroker.id=x\n", None),
     ("version=1\nbroker.id=3\n", None),
+    ("version=-1\nbroker.id=3\n", None),
+    ("version=\nbroker.id=3\n", None),
+    ("version=00\nbroker.id=3\n", None),
     ("", None),
 ]
 

@@ -1,0 +1,162 @@
+"""One fetcher without a cluster: it cuts a log to what its leader has, whatever either has been through; and which
+fetcher has which partition."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_sim.config import ReplicaSettings
+from broker_sim.log.leader_epochs import LeaderEpochs
+from broker_sim.replicas.fetcher import ReplicaFetcher
+from broker_sim.replicas.types import EpochEnd
+from controller.wire.errors import ErrorCode
+from controller.wire.types import TopicPartition
+from controller.world.simulated.loop import run
+from tests.worlds.replicas import Cluster
+
+TP = TopicPartition("t", 0)
+
+
+class PlainLog:
+    """The epoch of each record, and the epochs that are known by their start."""
+
+    def __init__(self) -> None:
+        self.records: list[int] = []
+        self.epochs = LeaderEpochs()
+        self.log_start_offset = 0
+
+    @property
+    def leo(self) -> int:
+        return len(self.records)
+
+    def take(self, epochs: list[int]) -> None:
+        for epoch in epochs:
+            self.epochs.assign(epoch, self.leo)
+            self.records.append(epoch)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        return self.epochs.end_offset_for(epoch, leo=self.leo)
+
+    def truncate(self, offset: int) -> int:
+        removed = max(0, self.leo - offset)
+        del self.records[offset:]
+        self.epochs.truncate_from_end(offset)
+        return removed
+
+
+def common(one: list[int], other: list[int]) -> int:
+    """How many records both begin with: of one epoch and one offset there is one record."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def histories(chance: random.Random) -> tuple[PlainLog, PlainLog, int]:
+    """The logs of a leader and of a replica after some elections, each of either of them or of a third, which copied
+    from the other as much as they did; and the epoch in which one leads the other."""
+    logs = [PlainLog() for _ in range(3)]
+    epoch = chance.choice([0, 0, 1])
+    for _ in range(chance.randint(0, 7)):
+        leader = chance.randrange(3)
+        logs[leader].epochs.assign(epoch, logs[leader].leo)
+        logs[leader].take([epoch] * chance.randint(0, 3))
+        for each in logs:
+            if each is not logs[leader] and chance.random() < 0.6:
+                each.truncate(common(each.records, logs[leader].records))
+                each.take(logs[leader].records[each.leo : each.leo + chance.randint(0, 4)])
+        epoch += chance.randint(1, 2)
+    logs[0].epochs.assign(epoch, logs[0].leo)
+    return logs[0], logs[1], epoch
+
+
+class Scene:
+    """A fetcher whose client answers from the leader's log, and tells when it is asked for records."""
+
+    def __init__(self, leader: PlainLog, own: PlainLog, hw: int, epoch: int) -> None:
+        self.leader, self.own, self.asked = leader, own, list[int]()
+        self.due: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.tasks: list[asyncio.Task[None]] = []
+        quota = SimpleNamespace(is_exceeded=lambda now_ms: False, is_throttled=lambda tp: False)
+        settings = ReplicaSettings(log_dirs=())
+        supervisor = SimpleNamespace(keep=lambda name, work: asyncio.get_running_loop().create_task(work()))
+        log = SimpleNamespace(info=lambda event, **keys: None, debug=lambda event, **keys: None)
+        table: Any = SimpleNamespace(
+            settings=settings, supervisor=supervisor, log=log, follower_quota=quota, now_ms=lambda: 0
+        )
+        client: Any = SimpleNamespace(epoch_ends=self._ends, exchange=self._exchange, close=lambda: None)
+        self.fetcher = ReplicaFetcher(table, client, lambda tp: False, 1)
+        partition: Any = SimpleNamespace(topic_partition=TP, log=own, hw=hw, truncate=own.truncate)
+        self.fetcher.add(partition, epoch=epoch, offset=hw)
+        self.epoch = epoch
+
+    async def _ends(self, asked: Any) -> Any:
+        ((tp, (current, epoch)),) = asked.items()
+        assert (tp, current) == (TP, self.epoch)
+        self.asked.append(epoch)
+        found, end = self.leader.end_offset_for_epoch(epoch)
+        return {TP: EpochEnd(error=ErrorCode.NONE, leader_epoch=found, end_offset=end)}
+
+    async def _exchange(self, due: Any, *, max_wait_ms: int) -> Any:
+        if not self.due.done():
+            self.due.set_result(due)
+        await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_follower_keeps_what_it_has_in_common_with_its_leader(seed: int) -> None:
+    """Of what it does not know the epochs it keeps what is below its high watermark."""
+
+    async def main() -> None:
+        chance, seen = random.Random(seed), Counter[str]()
+        for _ in range(100):
+            leader, own, epoch = histories(chance)
+            shared, before = common(leader.records, own.records), list(own.records)
+            hw = chance.randint(0, shared)
+            if chance.random() < 0.1:
+                own.epochs.entries.clear()
+            latest = own.epochs.latest
+            scene = Scene(leader, own, hw, epoch)
+            due = await scene.due
+            kept = hw if latest < 0 else shared
+            assert own.records == before[:kept]
+            assert (due[TP].fetch_offset, due[TP].current_leader_epoch) == (kept, epoch)
+            assert scene.asked[:1] == ([] if latest < 0 else [latest])
+            assert scene.asked == sorted(set(scene.asked), reverse=True)
+            await scene.fetcher.stop()
+            seen[f"asked {len(scene.asked)}"] += 1
+            seen["cut"] += kept < len(before)
+            seen["all kept"] += kept == len(before) > 0
+            seen["of epoch 0"] += latest == 0 and hw < shared
+        assert min(seen[what] for what in ("asked 0", "asked 1", "asked 2", "cut", "all kept", "of epoch 0")) > 0, seen
+
+    run(main())
+
+
+def test_what_is_followed_is_spread_anew_when_the_number_of_fetchers_changes(tmp_path: Path) -> None:
+    """`AbstractFetcherManager.getFetcherId` by hand: "t" hashes to 116."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager = cluster.nodes[2].manager
+        for number in range(4):
+            cluster.appoint(TopicPartition("t", number), 1, (1, 2), (1, 2), is_new=True)
+        before = dict(manager.fetchers.fetchers)
+        for config, count in (
+            ({}, 1), ({"num.replica.fetchers": "3"}, 3), ({"num.replica.fetchers": "2"}, 2),
+            ({"num.replica.fetchers": "2", "log.segment.bytes": "99999"}, 2), ({}, 1), ({"log.retention.ms": "7"}, 1),
+        ):  # fmt: skip
+            manager.configs.set_broker_config(config)
+            fetchers = dict(manager.fetchers.fetchers)
+            wanted = {(31 * 116 + number) % count for number in range(4)}
+            assert set(fetchers) == {(1, number) for number in wanted}
+            for number in range(4):
+                holding = [key[1] for key, fetcher in fetchers.items() if TopicPartition("t", number) in fetcher]
+                assert holding == [(31 * 116 + number) % count]
+            assert fetchers == before or len(fetchers) != len(before), "none is begun anew without need"
+            before = fetchers
+
+    Cluster.run(tmp_path, scenario, brokers=(1, 2))
