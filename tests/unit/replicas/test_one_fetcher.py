@@ -80,7 +80,6 @@ class Scene:
     def __init__(self, leader: PlainLog, own: PlainLog, hw: int, epoch: int) -> None:
         self.leader, self.own, self.asked = leader, own, list[int]()
         self.due: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.tasks: list[asyncio.Task[None]] = []
         quota = SimpleNamespace(is_exceeded=lambda now_ms: False, is_throttled=lambda tp: False)
         settings = ReplicaSettings(log_dirs=())
         supervisor = SimpleNamespace(keep=lambda name, work: asyncio.get_running_loop().create_task(work()))
