@@ -15,7 +15,7 @@ from controller.rules.configs.broker import documentation
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import Edit, Operation, ResourceType, check_edits, edited, own_broker_id
 from controller.rules.configs.entries import broker_rows, topic_rows
-from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels
+from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, parse_as
 from controller.rules.configs.values import ConfigSource, ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
@@ -36,6 +36,21 @@ def test_numbers_on_the_wire() -> None:
     assert {each.name: int(each) for each in ResourceType} == {"TOPIC": 2, "BROKER": 4, "BROKER_LOGGER": 8}
     assert [each.name for each in sorted(Operation)] == ["SET", "DELETE", "APPEND", "SUBTRACT"]
     assert [*map(int, Operation)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "bits"), [("SHORT", 16), ("INT", 32), ("LONG", 64)])
+def test_a_whole_number_ends_where_its_type_does(name: str, bits: int) -> None:
+    """As Java reads it: with a sign or none, zeros before it, blanks around it."""
+    least, most = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    for value in (least, least + 1, -1, 0, 1, most - 1, most):
+        for text in (f"{value}", f" {value}\t", f"{value:05d}", f"{value:+d}"):
+            found = parse_as(ConfigType[name], "of.x", text)
+            assert (type(found), found) == (int, value)
+    for text in (str(least - 1), str(most + 1), "", "-", "+-1", "1_0", "1 0", "1.0", "x", "\u0661", "9" * 30):
+        with pytest.raises(InvalidConfig) as refused:
+            parse_as(ConfigType[name], "of.x", text)
+        reason = f"Invalid value {text} for configuration of.x: Not a number of type {name}"
+        assert refused.value.message == reason
 
 
 def levels(**of: dict[str, str]) -> BrokerLevels:
