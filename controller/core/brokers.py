@@ -163,8 +163,8 @@ def probe_log_dirs(state: ClusterState, broker_ids: Iterable[BrokerId]) -> Steps
 
 
 def _come_online(state: ClusterState, replicas: Replicas) -> Steps[None]:
-    """All but those that are being deleted, or are already."""
-    if state.topics_with_deletion_started:
+    """All but those that are being deleted, or are already, and those that a move which waits has not begun yet."""
+    if state.topics_with_deletion_started or state.moves_that_wait:
         replicas = {b: _ready(state, b, partitions, ReplicaState.ONLINE) for b, partitions in replicas.items()}
     yield from change_replicas_on(state, replicas, ReplicaState.ONLINE)
 

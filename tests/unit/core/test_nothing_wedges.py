@@ -530,6 +530,22 @@ def test_who_joins_before_its_move_has_begun_it_is_begun_all_the_same() -> None:
     assert not stage.logged(ev.TRANSITION_REFUSED)
 
 
+def test_who_comes_back_before_its_move_has_begun_it_is_begun_with_the_move() -> None:
+    """ZooKeeper refuses the state when 3 is added, so that the move waits; 3 dies, and is back before that is tried
+    again. Its replica is not taken for one that was there before."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    path = TopicPartitionStateZNode.path(TP)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == path else None
+    move_to(stage, 1, 3)
+    stage.broker_dies(3)
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    stage.broker_starts(3)
+    stage.run()
+    assert not stage.logged(ev.TRANSITION_REFUSED)
+    assert stage.state.is_begun(TP, BrokerId(3))
+
+
 def test_a_move_that_fails_is_not_written_as_done_by_another_of_its_topic() -> None:
     """Both end at once; the state of partition 1 is refused, so its old replicas stay in the ISR."""
     stage = stage_with(1, 2, 3, 4, p0=(1, 2), p1=(1, 2))
