@@ -21,6 +21,7 @@ from controller.sim.moments import CALM, CALM_S, MOMENTS
 from controller.sim.operations import OPERATIONS
 from controller.sim.resettled import RESETTLED
 from controller.sim.ruins import RUINED
+from controller.sim.seldom import SELDOM
 from controller.sim.shape import Shape
 from controller.sim.slow_disks import SLOW
 from controller.sim.tooled import TOOLS
@@ -32,7 +33,7 @@ from controller.sim.winding import WINDING
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
     **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH, **CORNERS),
-    **dict(**SLOW, **RESETTLED),
+    **dict(**SLOW, **RESETTLED, **SELDOM),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -65,6 +66,8 @@ CORNERED: Final = 0.15
 SLOWED: Final = 0.1
 #: The share of worlds in which, last of all, brokers start again with other settings of their own.
 RESET: Final = 0.08
+#: The share of worlds in which something comes at a moment in which it seldom does.
+SELDOM_SHARE: Final = 0.1
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -106,7 +109,7 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     if "move_dirs_in_trouble" in troubles:
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)  # so that a copy takes several steps
     at_the_end = {kind for _, kind in (*_ruining(seed), *_last(seed))}
-    if at_the_end & {"start_without_a_dir", "delete_off_a_failed_dir"}:
+    if at_the_end & {"start_without_a_dir", "delete_off_a_failed_dir", "come_back_to_a_broker_with_a_failed_dir"}:
         shape = replace(shape, log_dirs=2)
     if "cut_what_moves" in (kind for _, kind in _last(seed)):
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)
@@ -125,7 +128,7 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    apart = {*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED}
+    apart = {*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM}
     late = [kind for kind in LATE if kind not in apart]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
@@ -231,7 +234,7 @@ def _last(seed: int) -> Iterator[tuple[float, str]]:
     for name, kinds, share in (
         *(("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)),
         *(("returning", AFTERMATH, RETURNING), ("cornering", CORNERS, CORNERED)),
-        *(("slowing", SLOW, SLOWED), ("resettling", RESETTLED, RESET)),
+        *(("slowing", SLOW, SLOWED), ("resettling", RESETTLED, RESET), ("seldom", SELDOM, SELDOM_SHARE)),
     ):
         chance = random.Random(f"{seed}/{name}")
         for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):

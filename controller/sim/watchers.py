@@ -14,6 +14,7 @@ from controller.sim.history import STATE_PATH, History
 from controller.sim.load.ledger import Ledger
 from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
 from controller.sim.oracles.calm import Calm
+from controller.sim.oracles.channels import Channels
 from controller.sim.oracles.decisions import Decisions
 from controller.sim.oracles.dirs import Dirs
 from controller.sim.oracles.group_log import GroupsInTheLog
@@ -88,6 +89,7 @@ class Watchers:
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
         self.restarts, self.dirs, self.tasks = Restarts(cluster), Dirs(cluster), Tasks()
+        self.channels = Channels(cluster)
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []
@@ -100,8 +102,8 @@ class Watchers:
         cluster.make_trace = partial(self._trace, seen=rows, opened=self.traces)
         cluster.make_group = self._group
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
-        cluster.on_event += [self.restarts.event, self.dirs.event, self.tasks.event]
-        cluster.on_controller.append(self.requests.watch)
+        cluster.on_event += [self.restarts.event, self.dirs.event, self.tasks.event, self.channels.event]
+        cluster.on_controller += [self.requests.watch, self.channels.watch]
         self._ledger.on_ack.append(self.traced.acknowledged)
         self._ledger.on_error.append(self.traced.answered)
         zk.on_commit.append(lambda events: self._history.commit(list(events)))
@@ -136,6 +138,7 @@ class Watchers:
         self.dirs.look()
         broken = self.so_far((*ALWAYS, self.group_log.forgets_what_is_deleted)) or [
             *self.requests.given_up(),
+            *self.channels.problems(),
             *self.calm.problems(),
         ]
         for broker_id, tp, replica in brokers.replicas(self._cluster):
@@ -155,7 +158,7 @@ class Watchers:
             broken += one.broken
         for other in (self.inside, self.quotas, self.rates, self.replication, self.restarts, self.group_log):
             broken += other.broken
-        broken += [*self.dirs.broken, *self.tasks.broken]
+        broken += [*self.dirs.broken, *self.tasks.broken, *self.channels.broken]
         return [*broken, *self._found(oracles)]
 
     def at_rest(self, others: Sequence[Oracle] = ()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,6 +40,8 @@ class Scene:
         assert registration is not None
         self.written: Any = {"leader": 1, "isr": [1, 2], "leader_epoch": 2}
         self.offline: list[TopicPartition] = []
+        self.leaderless: list[TopicPartition] = []
+        self.partition_state = PartitionState.ONLINE
         self.replicas: tuple[int, ...] = (1, 2)
         self.begun = {1, 2}
         self.state: Any = SimpleNamespace(
@@ -59,6 +62,8 @@ class Scene:
             is_queued_for_deletion=lambda topic: False,
             partitions_being_reassigned=set(),
             partitions_in=lambda *states: self.offline if PartitionState.OFFLINE in states else [],
+            partitions_with_offline_leader=lambda: self.leaderless,
+            partition_state=lambda tp: self.partition_state,
         )
         self.loop: Any = SimpleNamespace(queued=[], timers=[], unanswered=set())
         controller = SimpleNamespace(state=self.state, loop=self.loop)
@@ -256,3 +261,22 @@ def test_a_living_broker_that_is_taken_for_dead() -> None:
     scene.state.live_brokers[ONE].broker_epoch -= 1  # of its life before
     scene.beliefs.event(event)
     assert scene.beliefs.broken == []
+
+
+@pytest.mark.parametrize(
+    ("leader", "partition_state", "complains"),
+    [
+        (None, PartitionState.ONLINE, True),
+        (BrokerId(9), PartitionState.ONLINE, True),
+        (None, PartitionState.OFFLINE, False),
+        (ONE, PartitionState.ONLINE, False),
+    ],
+    ids=["nobody leads", "the dead lead", "it is offline", "its leader leaves"],
+)
+def test_who_is_gone_leads_nothing_that_is_online(
+    leader: BrokerId | None, partition_state: PartitionState, complains: bool
+) -> None:
+    scene = Scene()
+    scene.leaderless, scene.partition_state = [TP], partition_state
+    scene.state.leadership = lambda tp: replace(FIRST, leader=leader)
+    assert ("takes t-0 for online, whose leader is gone" in scene.after()) is complains

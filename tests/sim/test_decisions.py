@@ -87,6 +87,7 @@ CASES: list[tuple[str, set[int], set[int], State, State, str]] = [
     ("a stranger goes", set(), set(), (1, 4, [1, 9]), (1, 5, [1]), ""),
     ("a stranger leads until another does", set(), set(), (9, 4, [9, 1]), (9, 5, [9, 1]), ""),
     ("a stranger is left alone", {1}, set(), (1, 4, [1, 9]), (-1, 5, [9]), "an ISR is left to [9]"),
+    ("a stranger that leads is left alone", {1}, set(), (9, 4, [1, 9]), (9, 5, [9]), "an ISR is left to [9]"),
     ("who is a replica is left", {1}, set(), (1, 4, [1, 9]), (-1, 5, [1]), ""),
     ("strangers alone have the records", set(), set(), (-1, 4, [9]), (-1, 5, [9]), ""),
     ("a controller lets nobody in", set(), set(), (1, 4, [1]), (1, 5, [1, 2]), "lets replicas into an ISR"),

@@ -25,6 +25,7 @@ from controller.sim.plan import draw_plan, plan_of
 from controller.sim.play import KINDS, OPERATIONS, play
 from controller.sim.resettled import RESETTLED
 from controller.sim.ruins import RUINED
+from controller.sim.seldom import SELDOM
 from controller.sim.slow_disks import SLOW
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
@@ -34,11 +35,11 @@ from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
-LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED}
+LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM}
 #: The shares of worlds that have them.
 SHARES = (
     *((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2), (CORNERS, 0.15)),
-    *((SLOW, 0.1), (RESETTLED, 0.08)),
+    *((SLOW, 0.1), (RESETTLED, 0.08), (SELDOM, 0.1)),
 )
 
 
@@ -106,7 +107,8 @@ def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None
     assert 0.25 < sum(map(any, ruined)) / len(ruined) < 0.45
     assert all(each == sorted(each) and sum(each) <= 2 for each in ruined)
     for plan in plans:
-        needs_dirs = {"start_without_a_dir", "delete_off_a_failed_dir"} & {step.kind for step in plan.steps}
+        needs_dirs = {"start_without_a_dir", "delete_off_a_failed_dir", "come_back_to_a_broker_with_a_failed_dir"}
+        needs_dirs &= {step.kind for step in plan.steps}
         assert plan.shape.log_dirs == 2 or not needs_dirs
 
 
@@ -231,5 +233,35 @@ def test_a_session_that_forgets_to_tell_is_found() -> None:
 def test_moves_and_deletions_meet_what_hardly_ever_comes_together(kind: str, dirs: int, says: str) -> None:
     world = {"idempotent_producers": "1", "log_dirs": str(dirs), "brokers": "5"}
     outcome = play(plan_of({"seed": 1, "world": world, "steps": [{"number": 1, "wait_s": 2.0, "kind": kind}]}))
+    assert not outcome.broken
+    assert says in outcome.taken[0], outcome.taken
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("register_elsewhere", "broker-"),
+        ("look_in_vain", "/admin/"),
+        ("order_again", "answered, then to [1, 3]: ['OK']"),
+        ("take_the_place_of_a_wish", ": OK, and to"),
+        ("elect_for_the_dead", "t-0 without 2: answered"),
+        ("leave_to_who_dies", "t-0 of 1 to 2"),
+        ("leave_alone", "t-0 of 1 without [2]"),
+        ("bounce_with_a_queue", "answered: back"),
+        ("take_office_without_a_leader", ", without broker-1"),
+        ("take_office_with_notices", "without 2 and [1001, 1002]"),
+        ("delete_and_balance", "['side-2: answered', 'OK', 'answered']"),
+        ("grow_what_is_deleted", "['OK', 'answered', 'OK']"),
+        ("name_again", "side-2: ['OK', 'answered', 'side-2: answered', 'answered']"),
+        ("cancel_with_one_refusal", "cancelled: answered"),
+        ("drop_a_leader_and_lose_who_stays", "its ISR was [3, 1]"),
+        ("come_back_to_a_broker_with_a_failed_dir", "'answered', 'answered']"),
+    ],
+)
+def test_what_seldom_comes(kind: str, says: str) -> None:
+    world = {"brokers": "5", "controllers": "2", "partitions": "1", "replication_factor": "2", "log_dirs": "2"}
+    world |= {"session_timeout_ms": "4000", "balance_interval_s": "2", "unclean_leader_election": "true"}
+    step = {"number": 1, "wait_s": 2.0, "kind": kind}
+    outcome = play(plan_of({"seed": 1, "world": world | {"idempotent_producers": "1"}, "steps": [step]}))
     assert not outcome.broken
     assert says in outcome.taken[0], outcome.taken

@@ -20,7 +20,14 @@ from controller.sim.oracles.calm import CALM_S, Calm
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.transitions import PARTITIONS, REPLICAS, Transitions
 from controller.wire import log_events as ev
-from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
+from controller.wire.control import (
+    LeaderAndIsrEntry,
+    LeaderAndIsrRequest,
+    StopReplicaEntry,
+    StopReplicaRequest,
+    UpdateMetadataEntry,
+    UpdateMetadataRequest,
+)
 from controller.wire.errors import ErrorCode
 from controller.wire.records import batches
 from controller.wire.times import Times
@@ -409,5 +416,37 @@ def test_a_probe_that_is_answered_wrongly_is_told(tmp_path: Path) -> None:
             "a wrong answer to a thing: NONE, allowed are COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, "
             "NOT_COORDINATOR, REQUEST_TIMED_OUT"
         ]
+
+    at_rest(tmp_path, look)
+
+
+def test_who_is_offline_is_said_of_each_partition_by_itself(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        order = to_lead(sound, max(sound.history.broker_epochs[1])).partition_states[0]
+        for failed, offline, complains in (
+            ({TP}, (BrokerId(2),), False),
+            ({TP}, (), True),
+            ({TopicPartition("t", 9)}, (BrokerId(2),), True),
+            ({TopicPartition("t", 9)}, (), False),
+        ):
+            entry = UpdateMetadataEntry(TP, order.state, order.assignment.replicas, offline)
+            about = head(sound, max(sound.history.broker_epochs[1]))
+            requests = Requests(sound.cluster, sound.history)
+            with with_row(sound.active.offline_dirs, BrokerId(2), failed):
+                requests.check(
+                    sound.number, [UpdateMetadataRequest(**about, partition_states=[entry], live_brokers=())]
+                )
+            assert any("for offline" in line for line in requests.broken) is complains, requests.broken
+
+    at_rest(tmp_path, look)
+
+
+def test_nobody_knows_a_partition_that_nobody_could_lead(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        tree = sound.tree
+        for path, replicas, complains in (("dead", b"[9]", False), ("alive", b"[1]", True)):
+            tree.write(Create(f"/brokers/topics/{path}", b'{"partitions":{"0":%b}}' % replicas), session=1, now_ms=0)
+            found = list(brokers.metadata_is_zookeepers(sound.cluster, sound.history))
+            assert any("too few" in line for line in found) is complains, found
 
     at_rest(tmp_path, look)

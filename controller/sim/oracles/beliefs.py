@@ -84,6 +84,7 @@ class Beliefs:
                 *self._believes(controller),
                 *(self._keeps_what_was_refused(controller, refused) if self._is_done(controller, event) else ()),
                 *(self._leaves_partitions_offline(controller) if self._is_done(controller, event) else ()),
+                *(_lets_the_dead_lead(controller) if self._is_done(controller, event) else ()),
                 *self._keeps_the_office(controller, event),
                 *(self._inherits_strangers(controller) if self._is_done(controller, event) else ()),
             ):
@@ -188,6 +189,19 @@ class Beliefs:
             is_excused = path in self._cluster.refused or path in self._cluster.damaged
             if members & replicas and members - replicas and not is_excused:
                 yield f"{what}, and leaves {believed.isr} as the ISR of {tp}, whose replicas are {replicas}"
+
+
+def _lets_the_dead_lead(controller: Controller) -> Iterable[str]:
+    """A partition that counts as online has a leader, which is registered: else nobody looks at it when somebody comes
+    who could lead. §5.1, §11.3"""
+    state = controller.state
+    if not state.serving:
+        return
+    for tp in state.partitions_with_offline_leader():
+        believed = state.leadership(tp)
+        is_gone = believed is None or believed.leader is None or believed.leader not in state.live_brokers
+        if is_gone and state.partition_state(tp) is PartitionState.ONLINE:
+            yield f"takes {tp} for online, whose leader is gone: {believed}"
 
 
 def _leaves_somebody_waiting(controller: Controller) -> Iterable[str]:

@@ -329,9 +329,11 @@ def metadata_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:
     """Each broker's metadata cache is what ZooKeeper says: brokers, partitions, leaders, ISRs, epochs, replicas.
 
     A topic that is deleted while a broker is not registered, or has not answered before the office changes, stays in
-    its cache in Kafka, too: UpdateMetadata adds. Source: controller.md §7.5; broker.md §8.
+    its cache in Kafka, too: UpdateMetadata adds. Nobody is told of a partition that has had no leader yet, since none
+    of its replicas lives. Source: controller.md §5.2, §7.5; broker.md §8.
     """
-    partitions = set(cluster.partitions())
+    there = cluster.registered()
+    partitions = {tp for tp in cluster.partitions() if cluster.state(*tp) or there & set(cluster.assignment(*tp))}
     for broker_id, broker in sorted(cluster.brokers.items()):
         has_been_away = len(history.broker_epochs[broker_id]) > 1
         yield from _metadata_of(cluster, history, broker_id, broker, partitions, may_know_more=has_been_away)

@@ -137,7 +137,7 @@ class Decisions:
             return
         if (leader, after) == (change.old["leader"], before) and after - replicas - {leader}:
             self.broken.append(f"an epoch is raised, and the ISR keeps {sorted(after - replicas)}: {change.name}")
-        if leader == NO_LEADER and not after & replicas:
+        if not after & replicas:
             self.broken.append(f"an ISR is left to {sorted(after)}, who are no replicas: {change.name}")
 
     def _given_back(self, change: _Change) -> None:

@@ -17,6 +17,7 @@ from controller.wire.control import (
     ControlRequest,
     LeaderAndIsrRequest,
     StopReplicaRequest,
+    UpdateMetadataEntry,
     UpdateMetadataRequest,
 )
 from controller.wire.errors import ErrorCode
@@ -198,9 +199,19 @@ class Requests:
             self.broken.append(f"{name} names {state.leader} leader of {tp}, but not where it is")
 
     def _check_metadata(self, request: UpdateMetadataRequest, name: str) -> None:
+        controller = self._cluster.controllers.get(request.controller_id)
         for entry in request.partition_states:
             if not entry.being_deleted:
                 self._check_state(entry.topic_partition, entry.state, name)
+            if controller is not None and controller.state.offline_dirs:
+                self._check_offline(controller, entry, name)
+
+    def _check_offline(self, controller: Controller, entry: UpdateMetadataEntry, name: str) -> None:
+        """Who is offline is said of each partition by itself: one may be in a dir that failed, the other not. §7.2"""
+        tp = entry.topic_partition
+        offline = tuple(r for r in entry.replicas if not controller.state.is_online(r, tp))
+        if entry.offline_replicas != offline:
+            self.broken.append(f"{name} takes {entry.offline_replicas} of {tp} for offline, {offline} are")
 
     def _check_stops(self, request: StopReplicaRequest, name: str) -> None:
         """A replica that is assigned is deleted only with its topic. §7.7, §8.5, §10."""
