@@ -13,7 +13,7 @@ from controller.sim.report import command_of
 from controller.sim.shape import Shape, ShapeError
 from controller.sim.shrink import shrink
 
-SEEDS = range(300)
+SEEDS = range(400)
 
 
 def test_a_seed_is_one_world() -> None:
