@@ -253,8 +253,8 @@ def _check_protocols(names: Sequence[str], properties: ListenerProperties) -> No
 def _protocol_map(text: str) -> dict[str, str]:
     found = {}
     for part in text.split(","):
-        name, colon, protocol = (piece.strip().upper() for piece in part.partition(":"))
-        if not name or not colon or protocol not in _PROTOCOLS:
+        name, _, protocol = (piece.strip().upper() for piece in part.partition(":"))
+        if not name or protocol not in _PROTOCOLS:
             raise ListenerError(
                 f"listener.security.protocol.map {text!r}: expected NAME:PROTOCOL, separated by commas; protocols: "
                 f"{', '.join(_PROTOCOLS)}"

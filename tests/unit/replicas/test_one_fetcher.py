@@ -84,11 +84,11 @@ class Scene:
         settings = ReplicaSettings(log_dirs=())
         supervisor = SimpleNamespace(keep=lambda name, work: asyncio.get_running_loop().create_task(work()))
         log = SimpleNamespace(info=lambda event, **keys: None, debug=lambda event, **keys: None)
-        table: Any = SimpleNamespace(
+        self.table: Any = SimpleNamespace(
             settings=settings, supervisor=supervisor, log=log, follower_quota=quota, now_ms=lambda: 0
         )
         client: Any = SimpleNamespace(epoch_ends=self._ends, exchange=self._exchange, close=lambda: None)
-        self.fetcher = ReplicaFetcher(table, client, lambda tp: False, 1)
+        self.fetcher = ReplicaFetcher(self.table, client, lambda tp: False, 1)
         partition: Any = SimpleNamespace(topic_partition=TP, log=own, hw=hw, truncate=own.truncate)
         self.fetcher.add(partition, epoch=epoch, offset=hw)
         self.epoch = epoch
@@ -132,6 +132,50 @@ def test_a_follower_keeps_what_it_has_in_common_with_its_leader(seed: int) -> No
             seen["all kept"] += kept == len(before) > 0
             seen["of epoch 0"] += latest == 0 and hw < shared
         assert min(seen[what] for what in ("asked 0", "asked 1", "asked 2", "cut", "all kept", "of epoch 0")) > 0, seen
+
+    run(main())
+
+
+def test_only_those_that_have_just_begun_are_asked_of_and_only_those_that_can_be_fetched() -> None:
+    """One fetches already, one begins, one has lost its log, one is paused for a while."""
+
+    async def main() -> None:
+        scene = Scene(PlainLog(), PlainLog(), 0, 4)
+        names = ["fetches", "begins", "lost", "paused"]
+        tps = {name: TopicPartition("t", number) for number, name in enumerate(names)}
+        paused, ends, fetched = {tps["paused"]}, list[list[str]](), list[list[str]]()
+
+        def named(asked: Any) -> list[str]:
+            return [name for name, tp in tps.items() if tp in asked]
+
+        async def epoch_ends(asked: Any) -> Any:
+            ends.append(named(asked))
+            return {tp: EpochEnd(error=ErrorCode.NONE, leader_epoch=4, end_offset=3) for tp in asked}
+
+        async def exchange(due: Any, *, max_wait_ms: int) -> Any:
+            fetched.append(named(due))
+            await asyncio.sleep(0.1)
+            return {}
+
+        client: Any = SimpleNamespace(epoch_ends=epoch_ends, exchange=exchange, close=lambda: None)
+        fetcher = ReplicaFetcher(scene.table, client, paused.__contains__, 1)
+        for name in names:
+            log = PlainLog()
+            log.take([4, 4, 4])
+            partition: Any = SimpleNamespace(
+                topic_partition=tps[name], log=None if name == "lost" else log, hw=1, truncate=log.truncate
+            )
+            fetcher.add(partition, epoch=4, offset=1)
+            await asyncio.sleep(1)
+            if name == "fetches":
+                assert (ends, {*map(tuple, fetched)}) == ([["fetches"]], {("fetches",)})
+        assert ends == [["fetches"], ["begins"]]
+        assert fetched[-1] == ["fetches", "begins"]
+        paused.clear()
+        await asyncio.sleep(1)
+        assert ends == [["fetches"], ["begins"], ["paused"]]
+        assert fetched[-1] == ["fetches", "begins", "paused"]
+        await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
 
     run(main())
 

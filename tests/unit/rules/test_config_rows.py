@@ -5,11 +5,15 @@ Source: Kafka 3.9 `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms`, `C
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import pkgutil
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import controller.rules
 from controller.rules.configs.alterations import Alteration, alterations
 from controller.rules.configs.broker import documentation
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
@@ -51,6 +55,17 @@ def test_a_whole_number_ends_where_its_type_does(name: str, bits: int) -> None:
             parse_as(ConfigType[name], "of.x", text)
         reason = f"Invalid value {text} for configuration of.x: Not a number of type {name}"
         assert refused.value.message == reason
+
+
+def test_values_are_frozen_and_lean() -> None:
+    modules = pkgutil.walk_packages(controller.rules.__path__, "controller.rules.")
+    found = [each for module in modules for each in vars(importlib.import_module(module.name)).values()]
+    values = {
+        each for each in found if dataclasses.is_dataclass(each) and each.__module__.startswith("controller.rules")
+    }
+    assert len(values) > 10
+    for each in values:
+        assert each.__dataclass_params__.frozen and hasattr(each, "__slots__"), each
 
 
 def levels(**of: dict[str, str]) -> BrokerLevels:
