@@ -90,9 +90,9 @@ class ReplicaRoles:
         self._attach_log(partition, is_new=entry.is_new)
         self._table.trace_aliveness_of(entry.assignment.replicas)
         partition.make_leader(entry, now_ms=now_ms, alive=self._table.metadata.alive_brokers())
-        if partition.led is not None:
-            self._table.first_fetches.expect(partition, partition.led.followers)
-        self._log(ev.LEADER_STARTED, entry, offset=partition.led.epoch_start if partition.led else -1)
+        led = partition.leading()
+        self._table.first_fetches.expect(partition, led.followers)
+        self._log(ev.LEADER_STARTED, entry, offset=led.epoch_start)
 
     def _make_follower(self, partition: Partition, entry: LeaderAndIsrEntry) -> bool:
         """Whether it follows now: not while the leader is unknown to the metadata cache (§6.5)."""
