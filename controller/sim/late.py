@@ -24,6 +24,7 @@ from controller.sim.ruins import RUINED
 from controller.sim.seldom import SELDOM
 from controller.sim.shape import Shape
 from controller.sim.slow_disks import SLOW
+from controller.sim.small_print import SMALL_PRINT
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.unheard import UNHEARD
@@ -33,7 +34,7 @@ from controller.sim.winding import WINDING
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
     **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH, **CORNERS),
-    **dict(**SLOW, **RESETTLED, **SELDOM),
+    **dict(**SLOW, **RESETTLED, **SELDOM, **SMALL_PRINT),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -68,6 +69,8 @@ SLOWED: Final = 0.1
 RESET: Final = 0.08
 #: The share of worlds in which something comes at a moment in which it seldom does.
 SELDOM_SHARE: Final = 0.1
+#: The share of worlds in which, last of all, brokers are held to the small print.
+HELD_TO_IT: Final = 0.1
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: Steps that do nothing where brokers have one log dir.
@@ -128,7 +131,8 @@ def is_narrow(seed: int) -> bool:
 def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
-    apart = {*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM}
+    apart = {*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS}
+    apart |= {*SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT}
     late = [kind for kind in LATE if kind not in apart]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
@@ -235,6 +239,7 @@ def _last(seed: int) -> Iterator[tuple[float, str]]:
         *(("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)),
         *(("returning", AFTERMATH, RETURNING), ("cornering", CORNERS, CORNERED)),
         *(("slowing", SLOW, SLOWED), ("resettling", RESETTLED, RESET), ("seldom", SELDOM, SELDOM_SHARE)),
+        ("small print", SMALL_PRINT, HELD_TO_IT),
     ):
         chance = random.Random(f"{seed}/{name}")
         for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):

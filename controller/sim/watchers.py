@@ -74,6 +74,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     partial(brokers.logs_are_whole, tail=None),
     disks.logs_start_with_their_leader,
     disks.checkpoints_claim_no_more_than_there_is,
+    groups.nobody_waits_who_was_answered,
 )
 
 

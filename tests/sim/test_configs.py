@@ -22,7 +22,7 @@ class Scene:
     """Broker 1 has `t-0` and no throttle."""
 
     def __init__(self) -> None:
-        self.tree = ZnodeTree()
+        self.tree, self.machine = ZnodeTree(), "operator"
         for path in ("/config", CHANGES, "/config/topics", "/config/brokers"):
             self.tree.write(Create(path), session=1, now_ms=0)
         self.log = SimpleNamespace(config=LogConfig(segment_bytes=700))
@@ -31,7 +31,9 @@ class Scene:
             partitions={TP: SimpleNamespace(log=self.log)},
             leader_quota=self.quota,
             follower_quota=SimpleNamespace(bound=None),
+            config_of=lambda _: self.log.config,
         )
+        self.table = table
         broker = SimpleNamespace(replicas=SimpleNamespace(table=table), _context=object())
         cluster: Any = SimpleNamespace(
             world=SimpleNamespace(zookeeper=SimpleNamespace(tree=self.tree)),
@@ -44,7 +46,7 @@ class Scene:
     def write(self, op: ZkOp) -> None:
         assert isinstance(op, Create | SetData | Delete)
         self.tree.write(op, session=1, now_ms=0)
-        session: Any = None
+        session: Any = SimpleNamespace(machine=self.machine)
         self.configs.operation(session, op, ZkResult(ZkCode.OK))
 
     def set(self, entity: str, notice: bool = True, **config: str) -> None:
@@ -99,3 +101,24 @@ def test_a_notice_that_is_gone_says_nothing() -> None:
     assert "ZooKeeper says 600" in scene.problems  # it was there
     scene.write(Delete(CHANGES))
     assert scene.problems == ""
+
+
+def test_a_log_that_does_not_hear_of_a_setting_of_its_broker() -> None:
+    scene = Scene()
+    assert scene.problems == ""
+    scene.table.config_of = lambda _: LogConfig(segment_bytes=900)
+    assert "treats its log of t-0 by" in scene.problems
+
+
+@pytest.mark.parametrize("machine", ["broker-1", "controller-1001", "operator"])
+def test_a_topic_that_is_made_before_its_configs(machine: str) -> None:
+    scene = Scene()
+    scene.machine = machine
+    for path in ("/brokers", "/brokers/topics"):
+        scene.write(Create(path))
+    scene.set("topics/u")
+    scene.write(Create("/brokers/topics/u"))
+    assert scene.configs.broken == []
+    scene.write(Create("/brokers/topics/v"))
+    expected = [f"{machine} makes topic v before its configs"]
+    assert scene.configs.broken == ([] if machine == "operator" else expected)

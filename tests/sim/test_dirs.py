@@ -16,6 +16,7 @@ from broker_sim.log import checkpoints
 from broker_sim.log.errors import StorageFailure
 from controller.sim.disk import SimulatedDisk
 from controller.sim.oracles.dirs import Dirs
+from controller.sim.oracles.groups import nobody_waits_who_was_answered
 from controller.sim.oracles.tasks import Tasks
 from controller.sim.plan import plan_of
 from controller.sim.play import play
@@ -206,6 +207,18 @@ def test_a_task_that_ends_by_a_fault_of_the_code_is_found() -> None:
     assert tasks.broken == ["broker 1: the task group-load ends with KeyError(1)"]
 
 
+def test_a_request_that_nobody_parks_any_more_is_found() -> None:
+    member = SimpleNamespace(join=1, sync=None)
+    entry = SimpleNamespace(group=SimpleNamespace(members={"m": member}))
+    coordinator = SimpleNamespace(entries=lambda: [entry], _waiting={1: object()})
+    broker = SimpleNamespace(_context=1, context=SimpleNamespace(groups=coordinator))
+    cluster: Any = SimpleNamespace(brokers={1: broker})
+    nobody: Any = None
+    assert list(nobody_waits_who_was_answered(cluster, nobody)) == []
+    member.join = 2
+    assert "still waits with 1 requests" in next(nobody_waits_who_was_answered(cluster, nobody))
+
+
 # -- steps ---------------------------------------------------------------------------------------------------------
 
 
@@ -222,6 +235,25 @@ def test_a_task_that_ends_by_a_fault_of_the_code_is_found() -> None:
 )
 def test_other_things_happen_while_a_disk_is_waited_for(kind: str, says: str) -> None:
     world = {"idempotent_producers": "1", "brokers": "3", "housekeeping_ms": "1500"}
+    outcome = play(plan_of({"seed": 1, "world": world, "steps": [{"number": 1, "wait_s": 1.0, "kind": kind}]}))
+    assert not outcome.broken
+    assert says in outcome.taken[0], outcome.taken
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("delete_without_a_follower", ": answered"),
+        ("keep_no_bytes", "answered, 0 bytes are left"),
+        ("commit_on_a_broken_disk", ": NOT_COORDINATOR"),
+        ("delete_who_left_at_once", "answered, deleted: answered"),
+        ("set_for_all_logs", "answered, it is 0.31"),
+        ("throttle_in_vain", "['OK', 'OK', 'OK']"),
+        ("wish_and_come", ", second dir: answered, answered"),
+    ],
+)
+def test_the_small_print_counts(kind: str, says: str) -> None:
+    world = {"idempotent_producers": "1", "brokers": "4", "housekeeping_ms": "1500", "log_dirs": "2"}
     outcome = play(plan_of({"seed": 1, "world": world, "steps": [{"number": 1, "wait_s": 1.0, "kind": kind}]}))
     assert not outcome.broken
     assert says in outcome.taken[0], outcome.taken

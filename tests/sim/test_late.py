@@ -27,6 +27,7 @@ from controller.sim.resettled import RESETTLED
 from controller.sim.ruins import RUINED
 from controller.sim.seldom import SELDOM
 from controller.sim.slow_disks import SLOW
+from controller.sim.small_print import SMALL_PRINT
 from controller.sim.tooled import TOOLS
 from controller.sim.twists import TWISTS
 from controller.sim.unheard import UNHEARD
@@ -35,11 +36,11 @@ from controller.wire.errors import ErrorCode
 
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
-LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM}
+LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT}
 #: The shares of worlds that have them.
 SHARES = (
     *((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2), (CORNERS, 0.15)),
-    *((SLOW, 0.1), (RESETTLED, 0.08), (SELDOM, 0.1)),
+    *((SLOW, 0.1), (RESETTLED, 0.08), (SELDOM, 0.1), (SMALL_PRINT, 0.1)),
 )
 
 

@@ -479,6 +479,7 @@ def test_no_oracle_is_left_out() -> None:
     used = {getattr(oracle, "func", oracle) for oracle in AT_REST}
     used -= {groups.offsets_count_once_they_are_committed}  # in test_lives_and_consent.py
     used -= {brokers.leaders_isr_was_written, disks.logs_start_with_their_leader}
+    used -= {disks.checkpoints_claim_no_more_than_there_is, groups.nobody_waits_who_was_answered}  # in test_dirs.py
     used -= {disks.moving_logs_have_a_replica, disks.moving_logs_agree}  # in test_replication.py
     assert {getattr(oracle, "func", oracle) for oracle, *_ in BROKEN} == used
 

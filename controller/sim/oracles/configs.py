@@ -16,6 +16,7 @@ from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, 
 from controller.world.simulated.zk_session import SimulatedSession
 
 CHANGES: Final = "/config/changes"
+_TOPICS: Final = "/brokers/topics/"
 _ENTITIES: Final = ("/config/topics/", "/config/brokers/")
 #: Settings of topics that operations set, and what counts without them: a broker's setting, or a number.
 TOPIC_SETTINGS: Final[Mapping[str, str | int]] = {
@@ -37,12 +38,15 @@ class Configs:
         #: Entities, such as `topics/t`, whose last change there was a notice of that nobody took away.
         self._noticed: set[str] = set()
         self.looked = 0
+        self.broken: list[str] = []
 
-    def operation(self, _: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+    def operation(self, session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
         """After each operation."""
         if not result.ok or not isinstance(op, Multi | SetData | Create | Delete):
             return
         for part in op.ops if isinstance(op, Multi) else (op,):
+            if isinstance(part, Create) and part.path.startswith(_TOPICS) and part.path.count("/") == 3:
+                self._made(session.machine, part.path.removeprefix(_TOPICS))
             if part.path.startswith(_ENTITIES):
                 self._noticed.discard(part.path.removeprefix("/config/"))
             elif isinstance(part, Delete) and part.path == CHANGES:
@@ -50,9 +54,17 @@ class Configs:
             elif isinstance(part, Create) and part.path.startswith(f"{CHANGES}/"):
                 self._noticed.add(str((parsed(part.data) or {}).get("entity_path")))
 
+    def _made(self, machine: str, topic: str) -> None:
+        """A topic that a program makes has its settings from its first moment on: brokers host it by what they find
+        then. Source: `AdminZkClient.createTopicWithAssignment`."""
+        is_ours = machine.startswith(("broker-", "controller-"))
+        if is_ours and self._cluster.world.zookeeper.tree.get(f"/config/topics/{topic}") is None:
+            self.broken.append(f"{machine} makes topic {topic} before its configs")
+
     def problems(self) -> Iterator[str]:
         """Brokers that act by other settings."""
         cluster = self._cluster
+        yield from self._of_logs()
         for broker_id, tp, replica in replicas(cluster):
             if replica.log is None or f"topics/{tp.topic}" not in self._noticed:
                 continue
@@ -73,6 +85,15 @@ class Configs:
                 rate = int(config[name]) if name in config else None
                 if quota.bound != rate:
                     yield f"broker {broker_id} has {name}={quota.bound}, ZooKeeper says {rate}"
+
+    def _of_logs(self) -> Iterator[str]:
+        """What is set for a broker counts for the logs that it has. Source: `DynamicLogConfig.reconfigure`."""
+        for broker_id, tp, replica in replicas(self._cluster):
+            hosting = self._cluster.brokers[broker_id].replicas
+            if replica.log is not None and hosting is not None:
+                expected, mine = hosting.table.config_of(tp.topic), replica.log.config
+                if mine != expected:
+                    yield f"broker {broker_id} treats its log of {tp} by {mine}, not by {expected}"
 
     def _of(self, entity: str) -> dict[str, str]:
         znode = self._cluster.world.zookeeper.tree.get(f"/config/{entity}")

@@ -40,6 +40,18 @@ def offsets_count_once_they_are_committed(cluster: Cluster, history: History) ->
             yield f"broker {broker_id} tells {offset} for {partition} of group {group}, which is not committed in {tp}"
 
 
+def nobody_waits_who_was_answered(cluster: Cluster, _: History) -> Iterator[str]:
+    """At rest a coordinator waits with those requests alone that are parked in one of its groups. Source: §7.3."""
+    for broker_id, broker in sorted(cluster.brokers.items()):
+        if broker._context is None:
+            continue
+        groups = broker.context.groups
+        members = [member for entry in groups.entries() for member in entry.group.members.values()]
+        parked = {ticket for member in members for ticket in (member.join, member.sync)}
+        if forgotten := groups._waiting.keys() - parked:
+            yield f"broker {broker_id} still waits with {len(forgotten)} requests of groups that were answered"
+
+
 def _in_the_log(replica: Partition) -> tuple[set[_Offset], set[_Offset]]:
     """The offsets that the log holds: those that are committed or older than this term, which may be the second one
     of an epoch, and the others.

@@ -41,7 +41,7 @@ class Inside:
     def broken(self) -> list[str]:
         """All that was found so far."""
         left = [f"{name} has stopped, and keeps a ZooKeeper session alive" for name in self._cluster.left_sessions]
-        parts = (self.fences, self.beliefs, self.moves_and_deletions, self.asking, self.wishes)
+        parts = (self.fences, self.configs, self.beliefs, self.moves_and_deletions, self.asking, self.wishes)
         return [*(wrong for part in parts for wrong in part.broken), *left]
 
     def at_rest(self) -> Iterator[str]:
