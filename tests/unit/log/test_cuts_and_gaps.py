@@ -86,6 +86,7 @@ STEP = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(steps=st.lists(STEP, min_size=4, max_size=30), seed=st.integers(0, 99))
+@example([("flush", True, 0)] * 4, 0)
 @example([*[("append", 4, 1)] * 2, ("wait", 6, 0), *[("append", 4, 1)] * 3, ("flush", False, 0), ("power", True, 0)], 3)
 @example([*[("append", 2, 1)] * 2, ("wait", 6, 0), ("cut", 0.5, 0), ("append", 2, 0), ("power", True, 0)], 16)
 @example([*[("append", 1, 1)] * 2, ("wait", 6, 0), ("cut", 0.0, 0), ("append", 1, 0), ("power", True, 0)], 16)
@@ -122,11 +123,12 @@ def test_batches_and_epochs_agree_after_any_loss_of_power(steps: list[tuple[str,
             elif step == "cut":
                 # Between batches, as a leader's epochs end.
                 log.truncate(max((b for b in written if b <= log.leo * amount), default=log.leo))
+            elif step == "flush" and amount:
+                log.flush()
             elif step == "flush":
-                end = log.leo if amount else log.segments[-1].base_offset
-                for path in log.unflushed(include_active=amount):
+                for path in log.unflushed():
                     disk.sync(path)
-                log.flushed(end)
+                log.flushed(log.segments[-1].base_offset)
             else:
                 if amount:
                     disk.lose_power()
