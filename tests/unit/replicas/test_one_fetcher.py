@@ -1,20 +1,23 @@
-"""One fetcher without a cluster: it cuts a log to what its leader has, whatever either has been through; and which
-fetcher has which partition."""
+"""One fetcher without a cluster: it cuts a log to what its leader has, whatever either has been through; so does who
+moves a log to another dir; and which fetcher has which partition."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from broker_sim.config import ReplicaSettings
 from broker_sim.log.leader_epochs import LeaderEpochs
+from broker_sim.log.log import Log
 from broker_sim.replicas.fetcher import ReplicaFetcher
+from broker_sim.replicas.log_dir_moves import _Mover, _truncate_by_epochs
 from broker_sim.replicas.types import EpochEnd
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -31,6 +34,7 @@ class PlainLog:
         self.records: list[int] = []
         self.epochs = LeaderEpochs()
         self.log_start_offset = 0
+        self.truncate_fully: Callable[[int], None] = lambda start: None
 
     @property
     def leo(self) -> int:
@@ -134,6 +138,50 @@ def test_a_follower_keeps_what_it_has_in_common_with_its_leader(seed: int) -> No
         assert min(seen[what] for what in ("asked 0", "asked 1", "asked 2", "cut", "all kept", "of epoch 0")) > 0, seen
 
     run(main())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_future_log_keeps_what_it_has_in_common_with_the_current_one(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(150):
+        now, moving, _ = histories(chance)
+        current, future = cast(Log, now), cast(Log, moving)
+        shared, before = common(now.records, moving.records), list(moving.records)
+        hw = chance.randint(0, shared)
+        if chance.random() < 0.1:
+            moving.epochs.entries.clear()
+        kept = hw if moving.epochs.latest < 0 else shared
+        _truncate_by_epochs(current, future, hw)
+        assert moving.records == before[:kept]
+
+
+@pytest.mark.parametrize(
+    ("ends", "starts", "cut", "begins", "kept"),
+    [
+        (5, 0, None, False, 5),  # longer: to the end of the current one
+        (9, 0, None, False, 8),
+        (9, 0, 3, False, 3),  # what the leader has cut meanwhile
+        (9, 0, 30, False, 8),
+        (9, 0, 3, True, 2),  # and what it has in common, where it just begins: see `_truncate_by_epochs`
+        (9, 8, None, False, 8),  # it ends where the current one starts
+        (9, 9, None, False, "anew at 9"),
+        (9, 5, 3, False, "anew at 5"),
+    ],
+)
+def test_a_future_log_is_cut_to_the_current_one(
+    ends: int, starts: int, cut: int | None, begins: bool, kept: int | str
+) -> None:
+    """The future log has eight records, of which two are of an epoch that both know."""
+    current, future, began = PlainLog(), PlainLog(), list[int]()
+    current.take([1] * 2 + [2] * (ends - 2))
+    current.log_start_offset = starts
+    future.take([1] * 8)
+    mover: Any = SimpleNamespace(_to_truncate={TP} if begins else set())
+    partition: Any = SimpleNamespace(topic_partition=TP, future_hw=0, future_cut=cut)
+    future.truncate_fully = began.append
+    _Mover._cut(mover, partition, cast(Log, current), cast(Log, future))
+    assert kept == (f"anew at {began[0]}" if began else future.leo)
+    assert (partition.future_cut, mover._to_truncate) == (None, set())
 
 
 def test_only_those_that_have_just_begun_are_asked_of_and_only_those_that_can_be_fetched() -> None:
