@@ -41,7 +41,12 @@ def takes(loss: Loss, isr: tuple[int, ...], min_isr: int) -> tuple[int, int]:
     )
 )
 @example([(0, PARTITIONS[0], [1]), (1, PARTITIONS[0], []), (2, PARTITIONS[0], [1]), (3, PARTITIONS[0], [1, 2])])
-@example([(2, PARTITIONS[0], [1]), (5, PARTITIONS[0], []), (5, PARTITIONS[1], [1]), (7, PARTITIONS[1], [])])
+@example(
+    [
+        *((2, PARTITIONS[0], [1]), (5, PARTITIONS[0], []), (5, PARTITIONS[1], [1])),
+        *((7, PARTITIONS[1], []), (7, PARTITIONS[2], [1]), (9, PARTITIONS[2], [])),
+    ]
+)
 def test_the_worst_moment_is_that_of_counting_anew(changes: list[tuple[int, TopicPartition, list[int]]]) -> None:
     exposure, isrs = Exposure(RACKS), dict.fromkeys(PARTITIONS, ())
     by_ms: dict[int, dict[TopicPartition, tuple[int, ...]]] = {}
