@@ -300,7 +300,7 @@ class ReplicaFetcher:
 
         self._guarded(topic_partition, state, cut)
         state.offset = log.leo
-        if removed or log.leo < leo:
+        if log.leo < leo:
             self._log(ev.LOG_TRUNCATED, topic_partition, offset=log.leo, from_offset=leo, removed_bytes=removed)
 
     def _guarded(self, topic_partition: TopicPartition, state: FetchProgress, work: Callable[[], None]) -> None:

@@ -19,6 +19,7 @@ from broker_sim.log.log import Log
 from broker_sim.replicas.fetcher import ReplicaFetcher
 from broker_sim.replicas.log_dir_moves import _Mover, _truncate_by_epochs
 from broker_sim.replicas.types import EpochEnd
+from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 from controller.world.simulated.loop import run
@@ -87,7 +88,10 @@ class Scene:
         quota = SimpleNamespace(is_exceeded=lambda now_ms: False, is_throttled=lambda tp: False)
         settings = ReplicaSettings(log_dirs=())
         supervisor = SimpleNamespace(keep=lambda name, work: asyncio.get_running_loop().create_task(work()))
-        log = SimpleNamespace(info=lambda event, **keys: None, debug=lambda event, **keys: None)
+        self.told: list[dict[str, Any]] = []
+        log = SimpleNamespace(
+            info=lambda event, **keys: self.told.append({"event": event} | keys), debug=self.told.append
+        )
         self.table: Any = SimpleNamespace(
             settings=settings, supervisor=supervisor, log=log, follower_quota=quota, now_ms=lambda: 0
         )
@@ -130,6 +134,11 @@ def test_a_follower_keeps_what_it_has_in_common_with_its_leader(seed: int) -> No
             assert (due[TP].fetch_offset, due[TP].current_leader_epoch) == (kept, epoch)
             assert scene.asked[:1] == ([] if latest < 0 else [latest])
             assert scene.asked == sorted(set(scene.asked), reverse=True)
+            cuts = [row for row in scene.told if row["event"] == ev.LOG_TRUNCATED]
+            ends = [len(before), *(row["offset"] for row in cuts)]
+            assert ends == sorted({len(before), *ends}, reverse=True) and ends[-1] == kept, "each cut is told"
+            assert [row["from_offset"] for row in cuts] == ends[:-1]
+            assert sum(row["removed_bytes"] for row in cuts) == len(before) - kept
             await scene.fetcher.stop()
             seen[f"asked {len(scene.asked)}"] += 1
             seen["cut"] += kept < len(before)
