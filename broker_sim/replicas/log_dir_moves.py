@@ -202,7 +202,9 @@ class _Mover:
             self.remove(topic_partition)
             return 0
         try:
-            self._cut(partition, current, future)
+            begins = topic_partition in self._to_truncate
+            self._to_truncate.discard(topic_partition)
+            cut_to_current(partition, current, future, by_epochs=begins)
             data = self._next(current, future)
             if data:
                 future.append_as_follower(data, now_ms=self._table.now_ms())
@@ -231,19 +233,21 @@ class _Mover:
         limit = min(settings.replica_fetch_max_bytes, settings.replica_fetch_response_max_bytes)
         return current.read(future.leo, max_bytes=limit, bound=current.leo, min_one=True)
 
-    def _cut(self, partition: Partition, current: Log, future: Log) -> None:
-        """Cuts the future log to what it has in common with the current one. Raises StorageFailure."""
-        topic_partition = partition.topic_partition
-        if topic_partition in self._to_truncate:
-            self._to_truncate.discard(topic_partition)
-            _truncate_by_epochs(current, future, partition.future_hw)
-        if partition.future_cut is not None:
-            future.truncate(min(partition.future_cut, future.leo))
-            partition.future_cut = None
-        if future.leo > current.leo:
-            future.truncate(current.leo)
-        if future.leo < current.log_start_offset:
-            future.truncate_fully(current.log_start_offset)
+
+def cut_to_current(partition: Partition, current: Log, future: Log, *, by_epochs: bool) -> None:
+    """Cuts the future log to what it has in common with the current one: where it just begins, `by_epochs`.
+
+    Raises: StorageFailure.
+    """
+    if by_epochs:
+        _truncate_by_epochs(current, future, partition.future_hw)
+    if partition.future_cut is not None:
+        future.truncate(min(partition.future_cut, future.leo))
+        partition.future_cut = None
+    if future.leo > current.leo:
+        future.truncate(current.leo)
+    if future.leo < current.log_start_offset:
+        future.truncate_fully(current.log_start_offset)
 
 
 def _truncate_by_epochs(current: Log, future: Log, initial_offset: int) -> None:

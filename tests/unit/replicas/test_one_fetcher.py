@@ -17,7 +17,7 @@ from broker_sim.config import ReplicaSettings
 from broker_sim.log.leader_epochs import LeaderEpochs
 from broker_sim.log.log import Log
 from broker_sim.replicas.fetcher import ReplicaFetcher
-from broker_sim.replicas.log_dir_moves import _Mover, _truncate_by_epochs
+from broker_sim.replicas.log_dir_moves import cut_to_current
 from broker_sim.replicas.types import EpochEnd
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -160,7 +160,8 @@ def test_a_future_log_keeps_what_it_has_in_common_with_the_current_one(seed: int
         if chance.random() < 0.1:
             moving.epochs.entries.clear()
         kept = hw if moving.epochs.latest < 0 else shared
-        _truncate_by_epochs(current, future, hw)
+        partition: Any = SimpleNamespace(future_hw=hw, future_cut=None)
+        cut_to_current(partition, current, future, by_epochs=True)
         assert moving.records == before[:kept]
 
 
@@ -171,7 +172,7 @@ def test_a_future_log_keeps_what_it_has_in_common_with_the_current_one(seed: int
         (9, 0, None, False, 8),
         (9, 0, 3, False, 3),  # what the leader has cut meanwhile
         (9, 0, 30, False, 8),
-        (9, 0, 3, True, 2),  # and what it has in common, where it just begins: see `_truncate_by_epochs`
+        (9, 0, 3, True, 2),  # and what it has in common, where it just begins
         (9, 8, None, False, 8),  # it ends where the current one starts
         (9, 9, None, False, "anew at 9"),
         (9, 5, 3, False, "anew at 5"),
@@ -185,12 +186,11 @@ def test_a_future_log_is_cut_to_the_current_one(
     current.take([1] * 2 + [2] * (ends - 2))
     current.log_start_offset = starts
     future.take([1] * 8)
-    mover: Any = SimpleNamespace(_to_truncate={TP} if begins else set())
-    partition: Any = SimpleNamespace(topic_partition=TP, future_hw=0, future_cut=cut)
+    partition: Any = SimpleNamespace(future_hw=0, future_cut=cut)
     future.truncate_fully = began.append
-    _Mover._cut(mover, partition, cast(Log, current), cast(Log, future))
+    cut_to_current(partition, cast(Log, current), cast(Log, future), by_epochs=begins)
     assert kept == (f"anew at {began[0]}" if began else future.leo)
-    assert (partition.future_cut, mover._to_truncate) == (None, set())
+    assert partition.future_cut is None
 
 
 def test_only_those_that_have_just_begun_are_asked_of_and_only_those_that_can_be_fetched() -> None:
