@@ -157,6 +157,8 @@ class LogCleaner:
         newest = OffsetMap(int(room * settings.log_cleaner_io_buffer_load_factor))
         newest.latest_offset = plan.first_dirty - 1
         for segment in [s for s in log.segments if s.base_offset < plan.first_uncleanable]:
+            if segment.next_offset <= plan.first_dirty:
+                continue  # its batches would not be taken either, but looking for them reads the file
             async for header, batch in self._batches(log, segment, version, start=plan.first_dirty):
                 if header.is_transactional:
                     raise Uncleanable("it holds transactions, which this broker does not know the outcome of")
