@@ -101,8 +101,9 @@ class Fake:
         table = SimpleNamespace(dirs=of_broker, partitions={TP: self.replica})
         self.preferred: dict[TopicPartition, str] = vars(of_broker)["_preferred"]
         broker = SimpleNamespace(_context=1, replicas=SimpleNamespace(table=table))
+        self.lives: dict[int, Any] = {1: broker}
         cluster: Any = SimpleNamespace(
-            brokers={1: broker},
+            brokers=self.lives,
             disks={1: self.disk},
             shape=SimpleNamespace(log_dirs=2, hw_checkpoint_ms=1000, housekeeping_ms=1000),
             machine=lambda _: SimpleNamespace(is_stopped=False),
@@ -183,6 +184,9 @@ def test_a_watermark_of_a_former_log_is_found_on_a_slow_disk(tmp_path: Path) -> 
     found = len(fake.oracle.broken)
     fake.oracle.event({"event": ev.LOG_TRUNCATED, **about})
     assert len(fake.look_for(0.5)) == found
+    fake.oracle.event({"event": ev.LOG_CREATED, **about})
+    fake.lives[1] = SimpleNamespace(**vars(fake.lives[1]))
+    assert len(fake.look_for(0.5)) == found, "a start finds less of a log than was there"
 
 
 def test_a_compaction_of_what_is_not_there_and_a_wish_that_stays_are_found(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ class Dirs:
         self._cluster = cluster
         #: broker -> moments of the last seconds in which it ran without a break
         self._moments: dict[int, deque[_Moment]] = {}
-        #: (broker, partition) of logs that were made, and have not been cut since
-        self._made: set[tuple[int, TopicPartition]] = set()
+        #: the life in which a log was made that has not been cut since, by broker and partition
+        self._made: dict[tuple[int, TopicPartition], Broker | None] = {}
         self.broken: list[str] = []
         self.looked = 0
 
@@ -52,7 +52,7 @@ class Dirs:
         name = event.get("event")
         if name in (ev.LOG_CREATED, ev.LOG_TRUNCATED):
             at = event["broker_id"], TopicPartition(event["topic"], event["partition"])
-            (self._made.add if name == ev.LOG_CREATED else self._made.discard)(at)
+            self._made[at] = self._cluster.brokers.get(at[0]) if name == ev.LOG_CREATED else None
         if name != ev.LOG_DIR_FAILED:
             return
         disk = self._cluster.disks.get(event["broker_id"])
@@ -68,7 +68,8 @@ class Dirs:
             dirs = [each for each in broker.replicas.table.dirs if each.is_online]
             self.broken += _compacted_beyond(number, dirs)
             if disk.has_been_slow:
-                self.broken += _of_others(number, dirs, self._made)
+                made = {tp for (of, tp), life in self._made.items() if of == number and life is broker}
+                self.broken += _of_others(number, dirs, made)
             if (shape := self._cluster.shape) is not None and shape.log_dirs > 1:
                 self._not_too_old(number, broker, disk, dirs)
                 self.broken += _wishes(number, broker)
@@ -135,13 +136,13 @@ def _compacted_beyond(number: int, dirs: list[LogDir]) -> Iterator[str]:
                 yield f"broker {number} takes {tp} for compacted up to {offset}, its log ends at {log.leo}"
 
 
-def _of_others(number: int, dirs: list[LogDir], made: set[tuple[int, TopicPartition]]) -> Iterator[str]:
+def _of_others(number: int, dirs: list[LogDir], made: set[TopicPartition]) -> Iterator[str]:
     """A log that was made in this life, and not cut, has no watermark above its end, on disk neither: that is of one
     before it. Source: `LogManager.asyncDelete`; §10.2."""
     for log_dir in dirs:
         on_disk = offsets_of(log_dir.path / checkpoints.HIGH_WATERMARK_FILE)
         for tp, log in log_dir.logs.items():
-            if (number, tp) in made and on_disk.get(tp, 0) > log.leo:
+            if tp in made and on_disk.get(tp, 0) > log.leo:
                 yield f"broker {number}: the watermark of {tp} is {on_disk[tp]} on disk, its log ends at {log.leo}"
 
 
