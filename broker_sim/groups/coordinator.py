@@ -41,6 +41,7 @@ from controller.wire.types import TopicPartition
 from controller.world.ports import Clock
 from controller.world.steady_clock import SteadyClock
 from controller.world.supervisor import Supervisor
+from controller.world.tasks import Tasks
 
 
 class GroupCoordinator:
@@ -76,7 +77,7 @@ class GroupCoordinator:
         )
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._tickets = itertools.count(1)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -86,15 +87,12 @@ class GroupCoordinator:
         if partition_count:
             self.registry.partition_count = partition_count
         self.registry.is_active = True
-        self._remember(self._supervisor.keep("offsets-retention", self._expire_offsets))
+        self._tasks.add(self._supervisor.keep("offsets-retention", self._expire_offsets))
 
     async def stop(self) -> None:
         """Ends timers and tasks; requests that wait are told to look elsewhere. Idempotent."""
         await self.registry.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def leadership_changed(
         self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
@@ -326,7 +324,7 @@ class GroupCoordinator:
             if isinstance(effect, Reply):
                 self._reply(effect)
             else:
-                self._remember(self._supervisor.once("group-store", partial(self._store, entry, effect)))
+                self._tasks.add(self._supervisor.once("group-store", partial(self._store, entry, effect)))
         self._reschedule(entry)
 
     async def _store(self, entry: GroupEntry, store: Store) -> None:
@@ -353,10 +351,6 @@ class GroupCoordinator:
 
     def _tick(self, entry: GroupEntry) -> None:
         self._perform(entry, entry.group.tick(self._steady.now_ms()))
-
-    def _remember(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _around(commit: Offsets, commits: Sequence[Offsets]) -> tuple[list[Offsets], list[Offsets]]:

@@ -20,6 +20,7 @@ from broker_sim.replicas.log_cleaner import LogCleaner
 from broker_sim.replicas.table import ReplicaTable
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
+from controller.world.tasks import Tasks
 
 #: An interval of this many ms or more is never, as Kafka's default for flushes is.
 _NEVER_MS: Final = 1 << 53
@@ -30,7 +31,7 @@ class Housekeeping:
 
     def __init__(self, table: ReplicaTable) -> None:
         self._table = table
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._removals: set[asyncio.TimerHandle] = set()
         self._has_watermarks = False
         self.cleaner = LogCleaner(table)
@@ -64,10 +65,7 @@ class Housekeeping:
             timer.cancel()
         self._removals.clear()
         await self.cleaner.stop()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def _every(self, name: str, interval_ms: int, work: Callable[[], Awaitable[None] | None], delay_ms: int) -> None:
         if interval_ms >= _NEVER_MS:
@@ -79,9 +77,7 @@ class Housekeeping:
                 await self._guarded(work)
                 await asyncio.sleep(interval_ms / 1000)
 
-        task = self._table.supervisor.keep(name, run)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.add(self._table.supervisor.keep(name, run))
 
     async def _guarded(self, work: Callable[[], Awaitable[None] | None]) -> None:
         try:
@@ -128,7 +124,6 @@ class Housekeeping:
         if self._flusher is None or self._flusher.done():
             self._flusher = self._table.supervisor.once("flush-log", self._flush_rolled)
             self._tasks.add(self._flusher)
-            self._flusher.add_done_callback(self._tasks.discard)
 
     async def _flush_rolled(self) -> None:
         while self._rolled:

@@ -20,6 +20,7 @@ from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
 from controller.wire.types import LeaderAndIsr, TopicPartition
+from controller.world.tasks import Tasks
 
 #: More writes than this do not go to ZooKeeper at a time; the others wait their turn.
 MAX_WRITES: Final = 500
@@ -39,7 +40,7 @@ class IsrUpdates:
 
     def __init__(self, table: LedTable, writer: IsrWriter) -> None:
         self._table, self._writer = table, writer
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._slots = asyncio.Semaphore(MAX_WRITES)
         self._changed: set[TopicPartition] = set()
         self._has_changed = asyncio.Event()
@@ -52,19 +53,12 @@ class IsrUpdates:
         """The first tick is now, and its time is the phase of all others; so is that of the propagation."""
         self._last_change_ms = self._last_propagation_ms = self._table.now_ms()
         supervisor = self._table.supervisor
-        self._remember(supervisor.keep("isr-expiration", self._tick_for_ever))
-        self._remember(supervisor.keep("isr-change-propagation", self._propagate_for_ever))
+        self._tasks.add(supervisor.keep("isr-expiration", self._tick_for_ever))
+        self._tasks.add(supervisor.keep("isr-change-propagation", self._propagate_for_ever))
 
     async def stop(self) -> None:
         """Cancels timers and writes and waits for their end. Idempotent."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _remember(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        await self._tasks.cancel()
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
@@ -108,7 +102,7 @@ class IsrUpdates:
             leo=partition.led.log_end_offset,
         )
         write = partial(self._write, partition, partition.led, change, decided_ms)
-        self._remember(self._table.supervisor.once("isr-write", write))
+        self._tasks.add(self._table.supervisor.once("isr-write", write))
 
     async def _write(self, partition: LedReplica, led: LedPartition, change: IsrChange, decided_ms: int) -> None:
         epoch = led.epoch

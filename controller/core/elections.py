@@ -17,8 +17,6 @@ from controller.core.effects import (
     PartitionOutcome,
     Reply,
     Steps,
-    read_any,
-    refused_znode,
     write,
 )
 from controller.core.events import (
@@ -33,11 +31,12 @@ from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
 from controller.core.state_znodes import Failure, FailureKind
 from controller.core.transitions import PartitionState
+from controller.core.wish_znodes import is_there, read_wish
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Delete, Exists, GetData, ZkCode, ZkResult
-from controller.wire.znodes import PreferredReplicaElectionZNode, ZnodeError, parse_partitions
+from controller.wire.zk_operations import Delete, ZkCode
+from controller.wire.znodes import PreferredReplicaElectionZNode, parse_partitions
 
 #: What the next round of the election by znode is: it arms the watch again.
 _LOOK_AGAIN = ReplicaLeaderElection(None, ElectionType.PREFERRED, ElectionTrigger.ZK)
@@ -68,12 +67,9 @@ def elect(
 
 def by_request(state: ClusterState, event: ReplicaLeaderElection) -> Steps[None]:
     """An election of named partitions, or of those that the znode names. Source: §9.2."""
-    partitions = event.partitions
-    if event.trigger is ElectionTrigger.ZK:
-        (exists,) = yield from read_any((Exists(PreferredReplicaElectionZNode.path, watch=True),))
-        if not exists.ok:
-            yield from _look_later(exists)
-            return
+    partitions, is_by_znode = event.partitions, event.trigger is ElectionTrigger.ZK
+    if is_by_znode and not (yield from is_there(PreferredReplicaElectionZNode.path, _LOOK_AGAIN)):
+        return
     if partitions is None:
         partitions = yield from _read_znode()
         if partitions is None:
@@ -132,24 +128,8 @@ def _refusal(state: ClusterState, tp: TopicPartition, election_type: ElectionTyp
 
 def _read_znode() -> Steps[frozenset[TopicPartition] | None]:
     """The partitions that it names; None when it cannot be read: then it is looked at again after a while."""
-    (result,) = yield from read_any((GetData(PreferredReplicaElectionZNode.path, watch=True),))
-    if result.code is ZkCode.NO_NODE:
-        return frozenset()
-    if not result.ok:
-        yield from _look_later(result)
-        return None
-    try:
-        return parse_partitions(result.data)
-    except ZnodeError as error:
-        yield refused_znode(PreferredReplicaElectionZNode.path, error)
-        return frozenset()
-
-
-def _look_later(result: ZkResult) -> Steps[None]:
-    """Looks at the znode again after a while where this says that it cannot be read; not where it is not there."""
-    if result.code is not ZkCode.NO_NODE:
-        yield refused_znode(PreferredReplicaElectionZNode.path, result.code.name)
-        yield Enqueue(_LOOK_AGAIN, RETRY_MS)
+    path, none = PreferredReplicaElectionZNode.path, frozenset[TopicPartition]()
+    return (yield from read_wish(path, parse_partitions, none, _LOOK_AGAIN))
 
 
 def pending(state: ClusterState) -> Steps[list[TopicPartition] | None]:

@@ -19,16 +19,15 @@ from controller.core.effects import (
     ReassignmentAnswer,
     Reply,
     Steps,
-    read_any,
 )
-from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments
+from controller.core.events import ApiPartitionReassignment, ListPartitionReassignments, ZkPartitionReassignment
 from controller.core.reassignment_phases import complete_ones, move
-from controller.core.reassignment_znode import look_later, read_znode, remove_from_znode
+from controller.core.reassignment_znode import read_znode, remove_from_znode
 from controller.core.state import ClusterState
+from controller.core.wish_znodes import is_there
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition, flaw_of_replicas
-from controller.wire.zk_operations import Exists
 from controller.wire.znodes import ReassignPartitionsZNode
 
 Results = dict[TopicPartition, PartitionOutcome]
@@ -92,9 +91,7 @@ def by_znode(state: ClusterState) -> Steps[frozenset[TopicPartition]]:
     """`/admin/reassign_partitions`: entries that cannot be right, or fail, are removed from it; the others stay until
     their move is done. They may name brokers that are dead. Returns the partitions that were accepted. Source: §8.4.
     """
-    (exists,) = yield from read_any((Exists(ReassignPartitionsZNode.path, watch=True),))
-    if not exists.ok:
-        yield from look_later(exists)
+    if not (yield from is_there(ReassignPartitionsZNode.path, ZkPartitionReassignment())):
         return frozenset()
     targets = yield from read_znode()
     if targets is None:

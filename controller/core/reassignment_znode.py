@@ -8,38 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controller.core.deletion import delete_recursively
-from controller.core.effects import Enqueue, Log, Steps, read_any, refused_znode, write
+from controller.core.effects import Enqueue, Log, Steps, read_any, write
 from controller.core.events import ZkPartitionReassignment
 from controller.core.settings import RETRY_MS
 from controller.core.state import ClusterState
+from controller.core.wish_znodes import read_wish
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import Create, Exists, GetData, SetData, ZkCode, ZkResult
-from controller.wire.znodes import ReassignPartitionsZNode, ZnodeError
+from controller.wire.zk_operations import Create, Exists, SetData, ZkCode
+from controller.wire.znodes import ReassignPartitionsZNode
 
 
 def read_znode() -> Steps[dict[TopicPartition, tuple[BrokerId, ...]] | None]:
     """Its entries; none, with a warning, when it does not parse. None, when it cannot be read: then it is looked at
     again after a while."""
-    path = ReassignPartitionsZNode.path
-    (result,) = yield from read_any((GetData(path, watch=True),))
-    if result.code is ZkCode.NO_NODE:
-        return {}
-    if not result.ok:
-        yield from look_later(result)
-        return None
-    try:
-        return ReassignPartitionsZNode.decode(result.data)
-    except ZnodeError as error:
-        yield refused_znode(path, error)
-        return {}
-
-
-def look_later(result: ZkResult) -> Steps[None]:
-    """Looks at the znode again after a while where this says that it cannot be read; not where it is not there."""
-    if result.code is not ZkCode.NO_NODE:
-        yield refused_znode(ReassignPartitionsZNode.path, result.code.name)
-        yield Enqueue(ZkPartitionReassignment(), RETRY_MS)
+    none: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    znode = ReassignPartitionsZNode
+    return (yield from read_wish(znode.path, znode.decode, none, ZkPartitionReassignment()))
 
 
 def remove_from_znode(

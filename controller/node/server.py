@@ -55,7 +55,7 @@ class Server:
         self._apis = apis
         self._node: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         self._of_listener: dict[str, Node] = {}
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._listeners: list[Listener] = []
 
     async def listen(self, network: Network, host: str, port: int, *, listener: str = "PLAINTEXT") -> tuple[str, int]:
@@ -91,7 +91,7 @@ class Server:
                 ev.CONNECTION_REFUSED, peer=connection.peer, reason=f"{self._limits.connections} connections are open"
             )
             return
-        self._connections.add(connection)
+        self._connections[connection] = None
         try:
             await self._converse(connection, listener)
         except (Refused, FrameError, protocol.ProtocolError) as error:
@@ -99,7 +99,7 @@ class Server:
         except (OSError, TimeoutError) as error:
             self._log.debug(ev.CONNECTION_CLOSED, peer=connection.peer, reason=str(error) or "idle for too long")
         finally:
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
             connection.close()
 
     async def _converse(self, connection: Connection, listener: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from structlog.typing import FilteringBoundLogger
 
 from controller.wire import log_events as ev
+from controller.world.tasks import Tasks
 
 #: Pause before a task is started again: the first time, and at most, as it doubles with each failure in a row.
 RESTART_PAUSE_S: Final = 0.1
@@ -37,7 +38,7 @@ class Supervisor:
         self._log = log
         self._halt = halt
         self._halted = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         #: How often tasks failed, by name.
         self.failures: Counter[str] = Counter()
 
@@ -55,10 +56,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Cancels what still runs and waits for its end; a task that calls this is left. Idempotent."""
-        others = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await self._tasks.cancel()
 
     @property
     def running(self) -> list[str]:
@@ -68,7 +66,6 @@ class Supervisor:
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _kept(self, name: str, run: Run) -> None:

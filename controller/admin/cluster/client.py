@@ -137,16 +137,17 @@ class AdminClient:
 
         Later calls then find a connection, however many of the others are dead.
         """
-        tries = {asyncio.ensure_future(self._link(host, port)) for host, port in self._bootstrap}
+        tries = [asyncio.ensure_future(self._link(host, port)) for host, port in self._bootstrap]
         pending, first = set(tries), None
         try:
             while pending and first is None:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 first = next((task for task in done if task.exception() is None), None)
         finally:
-            for task in pending:
+            others = [task for task in tries if task in pending]
+            for task in others:
                 task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            await asyncio.gather(*others, return_exceptions=True)
         if first is None:
             await self._retrying(self._refresh, "describeCluster")
 
