@@ -44,17 +44,22 @@ async def _restart(turn: Turn, numbers: Sequence[int]) -> None:
 
 @asynccontextmanager
 async def _resettled(turn: Turn, settings: Mapping[str, str], *, but: Sequence[int] = ()) -> AsyncIterator[None]:
-    """Meanwhile brokers have these settings, but for some that go on as they are until they start again."""
+    """Meanwhile brokers have these settings, but for some that go on as they are until they start again. Raises:
+    NothingThere, while another operation has them resettled."""
     cluster = turn.cluster
-    await until(turn, cluster.healthy, CALM_S)
+    if cluster.is_resettled:
+        raise NothingThere
+    cluster.is_resettled = True
     before = cluster.settings
-    cluster.settings = {**before, **settings}
     try:
+        await until(turn, cluster.healthy, CALM_S)
+        cluster.settings = {**before, **settings}
         await _restart(turn, [number for number in cluster.broker_ids if number not in but])
         yield
     finally:
         cluster.settings = before
         await _restart(turn, list(cluster.broker_ids))
+        cluster.is_resettled = False
 
 
 # -- what is forgotten ---------------------------------------------------------------------------------------------

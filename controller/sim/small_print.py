@@ -69,15 +69,22 @@ async def keep_no_bytes(turn: Turn) -> str:
     await _calm(turn)
     topic = await new_topic(turn, {**SEGMENTS, "retention.bytes": "0"})
     went, leader = await fill(turn, topic, 0, 7), (cluster.state(topic, 0) or {"leader": -1})["leader"]
-    life, tp = cluster.brokers.get(leader), TopicPartition(topic, 0)
+
+    def committed() -> tuple[int, int]:
+        """(the end up to which all is, bytes); -1 where not all is."""
+        life = cluster.brokers.get(leader)
+        replica = life and life.replicas and life.replicas.table.partitions.get(TopicPartition(topic, 0))
+        if not replica or replica.log is None or replica.led is None or replica.hw != replica.log.leo:
+            return -1, 0
+        return replica.hw, replica.log.size_bytes
+
+    await until(turn, lambda: committed()[0] > 0, CALM_S)
+    life, (end, _) = cluster.brokers.get(leader), committed()
     await cluster.world.sleep(2 * shape.housekeeping_ms / 1000 + 1.0)
-    if life is None or life.replicas is None or cluster.brokers.get(leader) is not life:
+    now, left = committed()
+    if end < 0 or now != end or cluster.brokers.get(leader) is not life:
         raise NothingThere
-    replica = life.replicas.table.partitions.get(tp)
-    if replica is None or replica.log is None or replica.led is None:
-        raise NothingThere
-    left, is_committed = replica.log.size_bytes, replica.hw == replica.log.leo
-    if left and is_committed:
+    if left:
         cluster.contradictions.append(f"broker {leader} keeps {left} bytes of {topic}, of which none are to be kept")
     return f"{topic} of broker {leader}: {went}, {left} bytes are left"
 

@@ -163,6 +163,20 @@ def test_what_a_log_lost_or_is_new_is_no_fault_of_a_checkpoint(tmp_path: Path) -
     assert fake.look_for(1.0) == []
 
 
+@pytest.mark.parametrize("event", [ev.LOG_TRUNCATED, ev.FOLLOWER_STARTED])
+def test_what_was_cut_and_came_back_is_no_fault_of_a_checkpoint(tmp_path: Path, event: str) -> None:
+    """World 156: the watermark was 66, sank to 52, was written, and rose again before the next look."""
+    fake = Fake(tmp_path)
+    fake.disk.failing[fake.dirs[1].path] = errno.EIO
+    fake.replica.hw = 9
+    fake.says(HW, 9)
+    fake.look_for(3.0)
+    fake.oracle.event({"event": event, "broker_id": 1, "topic": "t", "partition": 0})
+    fake.says(HW, 2)
+    assert fake.look_for(0.5) == []
+    assert "says 2 of" in fake.look_for(1.5)[0], "it was to be written since"
+
+
 def test_a_dir_that_is_given_up_while_its_disk_works_is_found(tmp_path: Path) -> None:
     fake = Fake(tmp_path)
     event = {"event": ev.LOG_DIR_FAILED, "broker_id": 1, "log_dir": fake.dirs[0].name, "reason": "no such file"}

@@ -32,7 +32,11 @@ class _Moment(NamedTuple):
 
     at_s: float
     life: Broker
-    offsets: Mapping[tuple[str, str, TopicPartition], tuple[Log, int]]
+    offsets: dict[tuple[str, str, TopicPartition], tuple[Log, int]]
+
+
+#: After these a log, and its high watermark, may end lower than before.
+_BEGINS_ANEW: Final = frozenset({ev.LOG_CREATED, ev.LOG_TRUNCATED, ev.FOLLOWER_STARTED, ev.LEADER_STARTED})
 
 
 class Dirs:
@@ -50,9 +54,13 @@ class Dirs:
     def event(self, event: Mapping[str, Any]) -> None:
         """A dir is given up for an error of its disk alone. Source: §11."""
         name = event.get("event")
+        if name in _BEGINS_ANEW:
+            number, tp = event["broker_id"], TopicPartition(event["topic"], event["partition"])
+            for moment in self._moments.get(number, ()):
+                for key in [key for key in moment.offsets if key[-1] == tp]:
+                    del moment.offsets[key]
         if name in (ev.LOG_CREATED, ev.LOG_TRUNCATED):
-            at = event["broker_id"], TopicPartition(event["topic"], event["partition"])
-            self._made[at] = self._cluster.brokers.get(at[0]) if name == ev.LOG_CREATED else None
+            self._made[number, tp] = self._cluster.brokers.get(number) if name == ev.LOG_CREATED else None
         if name != ev.LOG_DIR_FAILED:
             return
         disk = self._cluster.disks.get(event["broker_id"])
