@@ -8,6 +8,7 @@ Source: Kafka 3.9 `TopicDeletionManager`; spec controller.md §10.4 to §10.8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from controller.core.effects import Enqueue, Log, Steps, read, read_any, write
@@ -210,6 +211,9 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     fresh = [topic for topic in topics if topic not in state.topics_with_deletion_started]
     if fresh:
         partitions = state.partitions_of(fresh)
+        for tp in [tp for tp in partitions if tp in state.moves_that_wait]:  # whom they have dropped goes, too
+            was = state.assignment(tp)
+            state.assign(tp, replace(was, replicas=(*was.replicas, *left_over(state, tp))))
         yield from trace_deletions(state, partitions)
         yield from change_partitions(state, partitions, PartitionState.OFFLINE)
         yield from change_partitions(state, partitions, PartitionState.NON_EXISTENT)
@@ -228,6 +232,14 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     yield from change_replicas(state, alive, ReplicaState.OFFLINE)
     yield from change_replicas(state, alive, ReplicaState.DELETION_STARTED)
     yield from mark_ineligible(state, {r.topic_partition.topic for r in dead}, OFFLINE)
+
+
+def left_over(state: ClusterState, tp: TopicPartition) -> list[BrokerId]:
+    """Whom a move that waits has dropped, and could not stop: those that are begun, and are none of its replicas."""
+    if tp not in state.moves_that_wait:
+        return []
+    replicas = state.assignment(tp).replicas
+    return [broker for broker in sorted(state.live_brokers) if broker not in replicas and state.is_begun(tp, broker)]
 
 
 def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:

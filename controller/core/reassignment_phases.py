@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from controller.core.deletion import MOVING, mark_ineligible, resume_for
+from controller.core.deletion import MOVING, left_over, mark_ineligible, resume_for
 from controller.core.effects import Enqueue, Log, Steps, read_any, write
 from controller.core.events import PartitionReassignmentIsrChange
 from controller.core.leader_choice import OfflineElection, ReassignElection
@@ -117,8 +117,7 @@ def _update_current(
     without_leader = yield from _lead_elsewhere(state, _left(moves, failures))
     going: list[PartitionReplica] = []
     for tp in _left(moves, failures):
-        left_over = _left_over(state, tp) if tp in state.moves_that_wait else ()
-        going += [PartitionReplica(tp, r) for r in dict.fromkeys((*dropped.get(tp, ()), *left_over))]
+        going += [PartitionReplica(tp, r) for r in dict.fromkeys((*dropped.get(tp, ()), *left_over(state, tp)))]
     kept = yield from _stop(state, going)  # U3
     for tp in _left(moves, failures):
         state.move_started(tp)  # U4
@@ -127,12 +126,6 @@ def _update_current(
 
 def _cannot_leave(replica: BrokerId) -> str:
     return f"replica {replica} cannot be taken out of the ISR"
-
-
-def _left_over(state: ClusterState, tp: TopicPartition) -> list[BrokerId]:
-    """Whom a move that waits has dropped, and could not stop: those that are begun, and are none of its replicas."""
-    replicas = state.assignment(tp).replicas
-    return [broker for broker in sorted(state.live_brokers) if broker not in replicas and state.is_begun(tp, broker)]
 
 
 def _keep_who_has_the_records(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from controller.core.effects import Log, Steps, log_transitions
 from controller.core.request_batch import RequestBatch, send, stop_epoch
 from controller.core.state import ClusterState
-from controller.core.state_znodes import Failure, Outcome, decided, log_reduced, read_states, write_states
+from controller.core.state_znodes import Failure, Outcome, begun, decided, log_reduced, read_states, write_states
 from controller.core.transitions import ReplicaState, Transition, legal_replica
 from controller.core.view import Replicas
 from controller.wire import log_events as ev
@@ -203,10 +203,10 @@ def _believe(state: ClusterState, tp: TopicPartition, read: LeaderAndIsr) -> Lea
 def without(state: ClusterState, tp: TopicPartition, found: LeaderAndIsr, broker_id: BrokerId) -> LeaderAndIsr:
     """What to write when `broker_id`, an ISR member, goes: the last member stays in the ISR, but no longer leads.
 
-    So does the last one that is a replica. Whom it took back as a leader, though a move had dropped that one, has no
-    records; a leader that a move has dropped is stopped, and comes back for nobody (docs/deviations.md).
+    So does the last one that is a replica and was begun. Whom it took back as a leader, though a move had dropped that
+    one, has no records; a leader that a move has dropped is stopped, and comes back for nobody (docs/deviations.md).
     """
-    left, replicas = tuple(r for r in found.isr if r != broker_id), state.assignment(tp).replicas
+    left, replicas = tuple(r for r in found.isr if r != broker_id), begun(state, tp, state.assignment(tp))
     has_the_records = broker_id in replicas and set(left).isdisjoint(replicas)
     leader = None if has_the_records or found.leader == broker_id else found.leader
     return decided(state, found, leader=leader, isr=(broker_id,) if has_the_records else left)

@@ -167,8 +167,8 @@ class ClusterState(ClusterView):
         """Forgets a topic with all that was believed of it, its moves included: a topic of the same name is another."""
         for partition in list(self._assignments.get(topic, ())):
             tp = TopicPartition(topic, partition)
-            for broker_id in self.assignment(tp).replicas:
-                self._unusual_replicas[broker_id].pop(tp, None)
+            for unusual in filter(None, self._unusual_replicas.values()):  # of those, too, whom a move has dropped
+                unusual.pop(tp, None)
             for members in self._unusual_partitions.values():
                 members.discard(tp)
             self._imbalanced.discard(tp)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -270,6 +271,40 @@ def test_who_could_not_leave_the_isr_is_deleted_later(target: tuple[int, ...]) -
     assert [delete for to, _, delete in stops_in(stage.take_sent()) if to == 3][-2:] == [False, True]
 
 
+def dropped_and_not_stopped() -> Stage:
+    """3, which is in sync, is dropped while no state can be written: it is only told to stop, and the move waits."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.take_sent()
+    stage.tree.refusal = no_state_is_written
+    move_to(stage, 1, 2, reply_to=2)
+    assert 3 not in stage.assigned().replicas and stage.state.is_begun(TP, BrokerId(3))
+    return stage
+
+
+def test_who_could_not_leave_the_isr_goes_with_its_topic() -> None:
+    stage = dropped_and_not_stopped()
+    stage.take_sent()
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    assert not stage.exists("/brokers/topics/t")
+    assert {to for to, _, delete in stops_in(stage.take_sent()) if delete} == {1, 2, 3}
+
+
+def test_who_could_not_leave_the_isr_is_a_stranger_to_the_next_topic_of_that_name() -> None:
+    """A soak's 121st round: somebody had removed the znodes."""
+    stage = dropped_and_not_stopped()
+    for path in (STATE, *(str(parent) for parent in list(PurePosixPath(STATE).parents)[:3])):
+        assert stage.others_write(Delete(path)).ok
+    stage.run()
+    waiting_ends(stage)
+    stage.tree.refusal = lambda _: None
+    stage.topic("t", p0=(3, 1))
+    stage.run()
+    assert stage.leader()[::2] == (3, (3, 1)) and not stage.logged(ev.TRANSITION_REFUSED)
+
+
 def test_a_move_does_not_delete_who_is_alone_in_sync() -> None:
     """1, which leads, takes 3 out of the ISR when the controller is about to have 3 lead."""
     stage = stage_with(1, 2, 3, p0=(1,))
@@ -331,6 +366,25 @@ def test_who_is_added_again_is_not_elected_before_it_begins() -> None:
     stage.run()
     waiting_ends(stage)
     assert stage.leader()[::2] == (1, (1,)) and not stage.logged(ev.TRANSITION_REFUSED)
+
+
+def test_who_begins_while_the_leader_is_dead_has_no_records() -> None:
+    """World 79: 3, whose log is still to be deleted, was left alone in the ISR, and then told that it is new."""
+    stage = dropped_without_a_word()
+    move_to(stage, 3, 1, reply_to=3)
+    stage.tree.refusal = lambda _: None
+    stage.leader_writes(TP, (1, 3))
+    stage.tree.refusal = no_state_is_written
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    stage.broker_dies(1)
+    stage.run()
+    assert stage.leader()[::2] == (None, (1,))
+    waiting_ends(stage)
+    assert stage.leader()[::2] == (None, (1,)), "3 has begun, with an empty log"
+    stage.broker_starts(1)
+    stage.run()
+    assert stage.leader()[::2] == (1, (1,))
 
 
 def test_who_is_added_and_dies_before_it_begins_begins_when_it_is_back() -> None:

@@ -41,7 +41,7 @@ class Told:
         topic = self.chance.choice(TOPICS)
         for tp in self.state.partitions_of((topic,)):
             self.partitions[tp] = PartitionState.NON_EXISTENT
-            for broker_id in self.state.assignment(tp).replicas:
+            for broker_id in BROKERS:  # of those, too, that were dropped and not stopped
                 self.replicas[tp, broker_id] = ReplicaState.NON_EXISTENT
         self.state.topic_gone(topic)
 
