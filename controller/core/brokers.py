@@ -65,7 +65,11 @@ def read_brokers(before: Mapping[BrokerId, Broker]) -> Steps[dict[BrokerId, Brok
 
 
 def brokers_changed(state: ClusterState) -> Steps[None]:
-    """New, bounced and dead brokers, in this order; a larger epoch alone tells a bounce."""
+    """New, bounced and dead brokers, in this order; a larger epoch alone tells a bounce.
+
+    While the new ones start, those that bounced are told what concerns them in their epoch of before, and refuse it, as
+    in Kafka. Source: `KafkaController.processBrokerChange`.
+    """
     before = state.live_brokers
     registered = yield from read_brokers(before)
     new = sorted(registered.keys() - before.keys())
