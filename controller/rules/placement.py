@@ -246,7 +246,7 @@ def check_added(added: Mapping[int, Sequence[BrokerId]], *, replication_factor: 
     """Refuses manual lists of added partitions. Raises: InvalidReplicaAssignment, BrokersNotAvailable."""
     for partition, replicas in added.items():
         if not replicas:
-            raise InvalidReplicaAssignment(f"Cannot have replication factor of 0 for partition id {partition}.")
+            raise InvalidReplicaAssignment(_no_replica(partition))
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignment(
                 f"Duplicate brokers not allowed in replica assignment: {_join(replicas)} for partition id {partition}."
@@ -265,16 +265,22 @@ def check_added(added: Mapping[int, Sequence[BrokerId]], *, replication_factor: 
         )
 
 
+def _no_replica(partition: int) -> str:
+    return f"Cannot have replication factor of 0 for partition id {partition}."
+
+
 def check_manual(assignment: Mapping[int, Sequence[BrokerId]]) -> None:
     """Refuses a manual assignment of a new topic. Unknown brokers are allowed, as in Kafka.
 
-    Raises: InvalidReplicaAssignment: unequal counts, a broker twice in a partition, numbers that are not 0..n-1; in
-    this order.
+    Raises: InvalidReplicaAssignment: unequal counts, none (Kafka makes partitions that nobody can lead;
+    docs/deviations.md), a broker twice in a partition, numbers that are not 0..n-1; in this order.
     """
     if len({len(replicas) for replicas in assignment.values()}) != 1:
         raise InvalidReplicaAssignment("All partitions should have the same number of replicas")
     for partition in sorted(assignment):
         replicas = assignment[partition]
+        if not replicas:
+            raise InvalidReplicaAssignment(_no_replica(partition))
         if len(set(replicas)) != len(replicas):
             raise InvalidReplicaAssignment(f"Duplicate replica assignment found: {_map_text(assignment)}")
     if set(assignment) != set(range(len(assignment))):
