@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,6 +110,23 @@ def test_compaction_keeps_to_its_rate_and_the_time_of_what_it_rewrites(tmp_path:
         assert asyncio.get_running_loop().time() == pytest.approx(2 * paused / max(rate, 1.0))
         assert log.segments[0].last_modified_s() == 1_234.0 and log.segments[-1] is last
         assert log.segments[0].size < first.size or first.size == 0
+
+    run(main())
+
+
+def test_segments_that_become_one_have_the_time_of_the_last_of_them(tmp_path: Path) -> None:
+    """Retention counts from that time. Source: Kafka 3.9 `Cleaner.cleanSegments`."""
+
+    async def main() -> None:
+        broker = table(tmp_path)
+        log = written(broker, TP, 12, segment_bytes=200, **COMPACT).log
+        log.config = replace(log.config, segment_bytes=100_000)
+        sealed = log.segments[:-1]
+        assert len(sealed) > 3
+        for number, segment in enumerate(sealed):
+            segment.set_last_modified(1_000.0 + number)
+        assert await LogCleaner(broker).clean_one()
+        assert [s.last_modified_s() for s in log.segments[:-1]] == [1_000.0 + len(sealed) - 1]
 
     run(main())
 
