@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import structlog
 
 from controller.node.server import Limits, Server
-from controller.world.ports import Connection
+from controller.world.ports import Network
 from controller.world.tasks import Tasks
 
 
@@ -79,15 +79,26 @@ class Peer:
         self._closed.append(self.number)
 
 
+class Bound:
+    """A network with one listener, which serves whom the test brings."""
+
+    address = "controller", 9090
+
+    async def listen(self, host: str, port: int, serve: Callable[[Any], Coroutine[Any, Any, None]]) -> Bound:
+        self.serve = serve
+        return self
+
+    async def close(self) -> None:
+        pass
+
+
 def test_a_controller_closes_its_connections_in_the_order_in_which_they_came() -> None:
     """Worlds 263 and 367: it was that of their addresses in memory, and the next world was another."""
 
     async def main() -> None:
-        server, closed = Server(Limits(), structlog.get_logger()), list[int]()
-        serving = [
-            asyncio.ensure_future(server._serve("PLAINTEXT", cast(Connection, Peer(number, closed))))
-            for number in range(20)
-        ]
+        server, network, closed = Server(Limits(), structlog.get_logger()), Bound(), list[int]()
+        await server.listen(cast(Network, network), "controller", 9090)
+        serving = [asyncio.ensure_future(network.serve(Peer(number, closed))) for number in range(20)]
         await asyncio.sleep(0.001)
         await server.close()
         assert closed == list(range(20))
