@@ -23,6 +23,7 @@ from broker_sim.replicas.table import ReplicaTable
 from controller.wire import log_events as ev
 from controller.wire.errors import KafkaError
 from controller.wire.records import BatchHeader, parse_header
+from controller.world.tasks import Tasks
 
 #: After so many bytes the loop gets to do something else.
 _STEP_BYTES: Final = 1 << 16
@@ -50,7 +51,7 @@ class LogCleaner:
 
     def __init__(self, table: ReplicaTable) -> None:
         self._table = table
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
         self._busy: set[Log] = set()
         self._uncleanable: set[Log] = set()
 
@@ -59,13 +60,11 @@ class LogCleaner:
         settings = self._table.settings
         if settings.log_cleaner_enable:
             for number in range(settings.log_cleaner_threads):
-                self._tasks.append(self._table.supervisor.keep(f"log-cleaner-{number}", self._run))
+                self._tasks.add(self._table.supervisor.keep(f"log-cleaner-{number}", self._run))
 
     async def stop(self) -> None:
         """Ends the tasks; a compaction under way is undone at the next start. Idempotent."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def _run(self) -> None:
         while True:

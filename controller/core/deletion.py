@@ -211,9 +211,10 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
     fresh = [topic for topic in topics if topic not in state.topics_with_deletion_started]
     if fresh:
         partitions = state.partitions_of(fresh)
-        for tp in [tp for tp in partitions if tp in state.moves_that_wait]:  # whom they have dropped goes, too
-            was = state.assignment(tp)
-            state.assign(tp, replace(was, replicas=(*was.replicas, *left_over(state, tp))))
+        for tp in partitions:
+            if dropped := left_over(state, tp):  # they go with their topic
+                was = state.assignment(tp)
+                state.assign(tp, replace(was, replicas=(*was.replicas, *dropped)))
         yield from trace_deletions(state, partitions)
         yield from change_partitions(state, partitions, PartitionState.OFFLINE)
         yield from change_partitions(state, partitions, PartitionState.NON_EXISTENT)

@@ -37,8 +37,8 @@ class Cluster(Programs):
         self.on_damaged: Callable[[tuple[str, int]], object] = lambda tp: None
         self.on_power_lost: Callable[[int], object] = lambda number: None  # told before a broker loses its power
         self.contradictions: list[str] = []  # answers and what they led to
-        #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
         self.is_resettled = False  # its brokers have settings that an operation takes back
+        #: requests and znodes for moves, those whose effect is looked at left out: so many were asked for, so far
         self.moves_of_others = 0
         self.rates_of_others = 0  # how often a throttle of a broker was asked for by hand
         #: (topic, partition, broker) of which a broker last said that it cannot delete it

@@ -28,7 +28,6 @@ from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, zookeeper
 from controller.sim.oracles.compacted import newest_of_each_key_is_left
 from controller.sim.plan import Plan, Step
-from controller.sim.programs import Gone
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
 from controller.sim.watchers import Watchers
@@ -174,14 +173,14 @@ class Play:
         if step.kind in FAULTS:
             try:
                 self.outcome.taken[place] = f"{head} {FAULTS[step.kind](turn)}".rstrip()
-            except (NothingThere, Gone):
+            except NothingThere:
                 self.outcome.taken[place] = f"{head} ({NOTHING})"
             return
 
         async def operate() -> None:
             try:
                 text = await OPERATIONS[step.kind](turn)
-            except (NothingThere, Gone):
+            except NothingThere:
                 text = f"({NOTHING})"
             self.outcome.taken[place] = f"{head} {text}"
 

@@ -42,8 +42,8 @@ RESTART_S: Final = 1.0
 BATCHES_A_READ: Final = 20
 
 
-class Gone(LookupError):
-    """A partition that is not there, or no longer."""
+class NothingThere(Exception):
+    """No target for this step, or no longer."""
 
 
 class Programs:
@@ -202,11 +202,11 @@ class Programs:
         return self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
 
     def assignment(self, topic: str, partition: int) -> list[int]:
-        """A partition's replicas. Raises Gone."""
+        """A partition's replicas. Raises NothingThere."""
         try:
             return list(self.znode(f"/brokers/topics/{topic}")["partitions"][str(partition)])
         except (TypeError, KeyError):
-            raise Gone(f"{topic}-{partition}") from None
+            raise NothingThere(f"{topic}-{partition}") from None
 
     def content_of(self, topic: str) -> dict[str, Any]:
         """The replicas of a topic, those that are being added, and those that are being removed."""

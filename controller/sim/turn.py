@@ -8,15 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from controller.sim.cluster import Cluster
+from controller.sim.programs import NothingThere
 
 T = TypeVar("T")
 
 #: What a step says when nothing is there that it could act on.
 NOTHING = "nothing to act on"
-
-
-class NothingThere(Exception):
-    """No target for this step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +49,6 @@ class Turn:
         """So many brokers, in a drawn order."""
         brokers = list(self.cluster.broker_ids)
         return self.chance.sample(brokers, min(count, len(brokers)))
+
+
+__all__ = ["NOTHING", "NothingThere", "Turn"]

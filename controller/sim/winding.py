@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from controller.sim.combined import lose
 from controller.sim.operations import SIDE_TOPICS
-from controller.sim.programs import Gone
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Check, Create, Multi, ZkCode, ZkOp
@@ -124,7 +123,7 @@ async def _wind(way: _Way, bends: Sequence[_Bend], count: int | None = None, *, 
             bend = bends[nth] if in_order or count is None else turn.chance.choice(bends)
             try:
                 notes.append(await bend(way))
-            except (NothingThere, Gone):
+            except NothingThere:
                 notes.append("-")
             await turn.cluster.world.sleep(turn.chance.choice((0.0, 0.02, 0.1, 0.5, 1.2, lag_s + 0.7)))
     finally:

@@ -137,17 +137,16 @@ class AdminClient:
 
         Later calls then find a connection, however many of the others are dead.
         """
-        tries = [asyncio.ensure_future(self._link(host, port)) for host, port in self._bootstrap]
+        tries = {asyncio.ensure_future(self._link(host, port)) for host, port in self._bootstrap}
         pending, first = set(tries), None
         try:
             while pending and first is None:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 first = next((task for task in done if task.exception() is None), None)
         finally:
-            others = [task for task in tries if task in pending]
-            for task in others:
+            for task in pending:
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.gather(*pending, return_exceptions=True)
         if first is None:
             await self._retrying(self._refresh, "describeCluster")
 

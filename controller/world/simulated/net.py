@@ -240,6 +240,10 @@ class _Connection:
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
 
+    def __hash__(self) -> int:
+        """As of tasks and futures of the virtual loop: sets have the same order in each run."""
+        return self.number
+
     @property
     def peer(self) -> str:
         return self._peer

@@ -43,6 +43,18 @@ async def pair(network: SimulatedNetwork) -> tuple[Connection, Connection, Liste
     return near, await accepted, listener
 
 
+def test_a_set_of_connections_has_the_same_order_in_each_run() -> None:
+    """Worlds 263 and 367: a controller closed them in the order of their addresses in memory."""
+
+    async def scenario(network: SimulatedNetwork) -> None:
+        listener = await network.view("b").listen("b", 0, read_all)
+        opened = [await network.view("a").connect(*listener.address) for _ in range(20)]
+        first = hash(opened[0])
+        assert [hash(each) for each in opened] == list(range(first, first + 20))
+
+    world(scenario)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.binary(min_size=0, max_size=300), max_size=20), st.integers(0, 1000))
 def test_bytes_arrive_whole_and_in_order(chunks: list[bytes], seed: int) -> None:

@@ -21,7 +21,7 @@ class Backwards(asyncio.Task[None]):
         super().__init__(work)
 
     def __hash__(self) -> int:
-        return 1 << 20 - self.number
+        return 1_000 - self.number
 
 
 async def waits(ended: list[int], number: int) -> None:
@@ -69,7 +69,7 @@ class Peer:
         self.number, self.peer, self._closed = number, f"peer-{number}", closed
 
     def __hash__(self) -> int:
-        return 1 << 20 - self.number
+        return 1_000 - self.number
 
     async def recv(self) -> bytes:
         await asyncio.sleep(3600)
