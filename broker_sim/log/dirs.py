@@ -107,6 +107,8 @@ class LogDirs:
             )
             (log_dir.logs if current is not None else log_dir.futures)[tp] = log
             yield from ((tp, repair) for repair in found)
+        for log in log_dir.all_logs():  # once all of them are there, since a checkpoint is written with all
+            log_dir.was_cut(log)
 
     def _new_log(self, topic_partition: TopicPartition, folder: Path, config: LogConfig) -> Log:
         return Log(topic_partition, folder, config, files=self.files, hooks=self._hooks)

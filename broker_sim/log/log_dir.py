@@ -193,7 +193,8 @@ class LogDir:
         self._write(checkpoints.CLEANER_FILE, {tp: o for tp, o in self.cleaned.items() if tp in self.logs})
 
     def was_cut(self, log: StoredLog) -> None:
-        """A log is shorter now: checkpoints on disk must not claim what will be written there next."""
+        """A log is shorter now, or a start found it so: checkpoints on disk must not claim what will be written there
+        next."""
         tp = log.topic_partition
         if self.written.get(checkpoints.RECOVERY_POINT_FILE, {}).get(tp, 0) > log.recovery_point:
             self.write_recovery_points()

@@ -186,6 +186,18 @@ def test_what_was_refused_is_paired_in_its_epoch() -> None:
     assert list(replayed_rules.pairs_are_wrong([], [derived._replace(epoch=4), refused])) == []
 
 
+@pytest.mark.parametrize(
+    ("epoch", "expected"), [(4, ["isr_shrink of 2 at 9000 is paired 8000 ms away, not 3000"]), (5, [])]
+)
+def test_what_was_refused_is_paired_with_the_nearest_of_its_epoch(epoch: int, expected: list[str]) -> None:
+    """At 3000 one was derived as well, of this epoch: what was refused then is the nearest where that is its own."""
+    about = {"kind": OutcomeKind.REFUSED.value, "epoch": 4, "replica": BrokerId(2), "change": OutcomeKind.SHRINK.value}
+    derived = Outcome(kind=OutcomeKind.SHRINK.value, ts=1000, epoch=4, isr_old=[1, 2], isr=[1])
+    outcomes = [derived, derived._replace(ts=3000, epoch=epoch)]
+    outcomes += [Outcome(ts=9000, error_ms=8000, **about), Outcome(ts=3000, **about)]
+    assert list(replayed_rules.pairs_are_wrong([], outcomes)) == expected
+
+
 def test_before_a_change_the_one_of_the_epoch_before_may_be_refused(
     trace: WatchedTrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ def pairs_are_wrong(rows: Sequence[Row], outcomes: Sequence[Outcome]) -> Iterato
     of_any_epoch = {key[:3] for key in derived}
     spurious = [o for o in outcomes if o.kind == OutcomeKind.SPURIOUS.value]
     given_up = [o for o in outcomes if o.kind == OutcomeKind.REFUSED.value and o.error_ms is None]
-    alone = [*spurious, *(o for o in given_up if (o.ts, o.change, o.replica) in of_any_epoch)]
+    alone = [*spurious, *(o for o in given_up if (o.ts, o.change, o.replica, o.epoch) in derived)]
     for o in outcomes:
         if o.kind in (OutcomeKind.MATCHED.value, OutcomeKind.REFUSED.value) and o.error_ms is not None:
             twin = o.ts - o.error_ms, o.change, o.replica

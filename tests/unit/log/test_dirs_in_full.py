@@ -212,6 +212,33 @@ def test_a_cut_takes_back_what_checkpoints_say_and_nothing_else(tmp_path: Path) 
     dirs.unlock()
 
 
+@pytest.mark.parametrize("kept", [9, 8, 6, 5, 0])
+def test_a_start_that_finds_a_log_shorter_takes_back_what_checkpoints_say_of_it(tmp_path: Path, kept: int) -> None:
+    """Else what is written there next is not looked at after a kill, and counts as compacted."""
+    dirs = opened(tmp_path, "x")
+    log, other = filled(dirs, A, 9), filled(dirs, B, 9)
+    for each in (log, other):
+        each.flush()
+        dirs.set_cleaned_up_to(each, 6)
+    dirs.dir_of(log).write_recovery_points()
+    dirs.unlock()
+    for segment in log.segments:
+        left, whole = kept - segment.base_offset, segment.next_offset - segment.base_offset
+        if left <= 0:
+            segment.log_path.unlink()
+        elif left < whole:
+            os.truncate(segment.log_path, segment.size // whole * left)
+    dirs = opened(tmp_path, "x")
+    found = dirs.get(A)
+    assert found is not None and found.leo == kept
+    said = [
+        checkpoints.read_offsets(tmp_path / "x" / name)
+        for name in (checkpoints.RECOVERY_POINT_FILE, checkpoints.CLEANER_FILE)
+    ]
+    assert said == [{A: kept, B: 9}, {A: min(kept, 6), B: 6}]
+    dirs.unlock()
+
+
 # -- dirs that fail ---------------------------------------------------------------------------------------------------
 
 
