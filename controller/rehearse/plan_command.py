@@ -37,8 +37,9 @@ from controller.rehearse.scenario import Scenario, ScenarioError, parse_bytes
 from controller.rehearse.scenario_file import load
 from controller.rehearse.sweep import at_least_one
 from controller.rehearse.variants import Variant, with_throttle
-from controller.rehearse.workers import WorkerLost, run_in_processes
+from controller.rehearse.workers import run_in_processes
 from controller.wire.cluster_file import ClusterFileError
+from controller.world.crew import WorkerLost
 from controller.world.exit_codes import INTERRUPTED
 
 _FOUND, _NONE, _REFUSED = 0, 1, 2

@@ -33,8 +33,9 @@ from controller.rehearse.variants import (
     severity,
     with_losses,
 )
-from controller.rehearse.workers import WorkerLost, run_in_processes
+from controller.rehearse.workers import run_in_processes
 from controller.wire.cluster_file import ClusterFileError
+from controller.world.crew import WorkerLost
 from controller.world.exit_codes import INTERRUPTED
 
 _REFUSED: Final = 2

@@ -10,7 +10,8 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,8 @@ from controller.sim.report import command_of, outcome_value, print_failure, prin
 from controller.sim.shape import ShapeError
 from controller.sim.shrink import shrink
 from controller.sim.soak import Sample, soak, soak_plan
+from controller.world.crew import WorkerLost
+from controller.world.exit_codes import INTERRUPTED
 from controller.world.help_text import help_end
 
 #: Seeds when nothing else is said.
@@ -61,15 +64,38 @@ def _run(options: argparse.Namespace, console: Console) -> int:
         print("kwob sim run: --minutes goes with processes, not with --master; give --seeds A..B", file=sys.stderr)
         return 2
     draw_plan(first, KINDS, options.set)  # refuses a wrong --set before anything starts
-    tally = Tally()
+    tally, ended, code = Tally(), "", 0
+    try:
+        _play_all(options, seeds, tally, console)
+    except KeyboardInterrupt:
+        ended, code = "ended by Ctrl-C", INTERRUPTED
+    except WorkerLost as error:
+        ended, code = str(error), 1
+    if options.json:
+        rates = dict(zip(("seeds_per_s", "virtual_s_per_s"), tally.rates(), strict=True))
+        failures = [outcome_value(each) for each in tally.failed]
+        print(json.dumps({"seeds": tally.seeds, "virtual_s": tally.virtual_s, **rates, "failures": failures}))
+    else:
+        console.print(tally_text(tally))
+    if ended:
+        print(f"kwob sim run: {ended}; what was played by then is told", file=sys.stderr)
+    return code or (1 if tally.failed else 0)
+
+
+def _play_all(options: argparse.Namespace, seeds: Iterable[int], tally: Tally, console: Console) -> None:
+    """Plays, counts, and tells of what fails and how far it is. Raises WorkerLost."""
+    first, last = options.seeds
     total = None if options.minutes is not None else last - first + 1
     if not options.json:
         console.print(f"seeds from {first}" + (f" to {last}" if total else f", for {options.minutes:g} minutes"))
     told_s = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=options.json or not console.is_terminal) as progress:
+    with (
+        Progress(*columns, console=console, disable=options.json or not console.is_terminal) as progress,
+        closing(_outcomes(options, seeds)) as outcomes,
+    ):
         task = progress.add_task("worlds", total=total)
-        for outcome in _outcomes(options, seeds):
+        for outcome in outcomes:
             if isinstance(outcome, int):
                 progress.update(task, completed=outcome)
                 continue
@@ -84,13 +110,6 @@ def _run(options: argparse.Namespace, console: Console) -> int:
                 console.print(tally_text(tally))
             if tally.failed and options.stop_at_first:
                 break
-    if options.json:
-        rates = dict(zip(("seeds_per_s", "virtual_s_per_s"), tally.rates(), strict=True))
-        failures = [outcome_value(each) for each in tally.failed]
-        print(json.dumps({"seeds": tally.seeds, "virtual_s": tally.virtual_s, **rates, "failures": failures}))
-    else:
-        console.print(tally_text(tally))
-    return 1 if tally.failed else 0
 
 
 def _tell_failure(outcome: Outcome, tally: Tally, console: Console) -> None:
@@ -100,7 +119,7 @@ def _tell_failure(outcome: Outcome, tally: Tally, console: Console) -> None:
         console.print(f"seed {outcome.plan.seed}: {outcome.broken[0][:160]}; {command_of(outcome.plan)}")
 
 
-def _outcomes(options: argparse.Namespace, seeds: Iterable[int]) -> Iterator[Outcome | int]:
+def _outcomes(options: argparse.Namespace, seeds: Iterable[int]) -> Generator[Outcome | int]:
     if options.master is None:
         return play_in_processes(seeds, workers=options.workers, changes=options.set)
     from controller.sim.spark import play_on_spark  # only here: Spark takes a while to import

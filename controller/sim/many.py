@@ -5,16 +5,15 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
-from multiprocessing import get_context
+from functools import partial
 
 from controller.sim.closing import import_what_explains_traces
 from controller.sim.plan import draw_plan
 from controller.sim.play import KINDS, Outcome, play
-from controller.world.parent import end_with_parent
+from controller.world.crew import share_out
 
 
 @dataclass(slots=True)
@@ -57,13 +56,11 @@ def prepare_process() -> None:
     gc.disable()
 
 
-def _prepare_worker() -> None:
-    end_with_parent()
-    prepare_process()
+def play_in_processes(seeds: Iterable[int], *, workers: int, changes: Sequence[str] = ()) -> Generator[Outcome]:
+    """Outcomes in the order in which worlds end. Closing the iterator ends the processes at once.
 
-
-def play_in_processes(seeds: Iterable[int], *, workers: int, changes: Sequence[str] = ()) -> Iterator[Outcome]:
-    """Outcomes in the order in which worlds end. Closing the iterator ends the processes."""
+    Raises: WorkerLost.
+    """
     if workers <= 1:
         prepare_process()
         try:
@@ -73,19 +70,10 @@ def play_in_processes(seeds: Iterable[int], *, workers: int, changes: Sequence[s
             gc.enable()
             gc.unfreeze()
         return
-    left = iter(seeds)
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_prepare_worker) as pool:
-        try:
-            running: set[Future[Outcome]] = {
-                pool.submit(play_seed, seed, changes) for seed in islice(left, 2 * workers)
-            }
-            while running:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield future.result()
-                running |= {pool.submit(play_seed, seed, changes) for seed in islice(left, len(done))}
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    work = partial(play_seed, changes=changes)
+    with closing(share_out(work, seeds, workers, prepare=prepare_process, start_method="spawn")) as played:
+        for _, outcome in played:
+            yield outcome
 
 
 def workers_of_this_machine() -> int:

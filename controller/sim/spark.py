@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,7 @@ from controller.sim.play import Outcome
 SEEDS_PER_TASK: Final = 8
 
 
-def play_on_spark(master: str, seeds: Sequence[int], changes: Sequence[str] = ()) -> Iterator[Outcome | int]:
+def play_on_spark(master: str, seeds: Sequence[int], changes: Sequence[str] = ()) -> Generator[Outcome | int]:
     """Plays all seeds on `master`; yields how many are done, as it becomes known, and then the outcomes.
 
     Raises: ReplayRefused, when Spark does not start.

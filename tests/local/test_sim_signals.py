@@ -29,6 +29,11 @@ def test_a_run_that_is_ended_leaves_nobody(number: signal.Signals, tmp_path: Pat
         os.kill(process.pid, number)
         assert process.wait(LIMIT_S) != 0
         until("nobody is left", lambda: processes_of(process.pid) == [], LIMIT_S)
+        told = log.read_text()
+        assert ("worlds, 0 with a violation" in told) is (number == signal.SIGINT), told
+        assert ("ended by Ctrl-C" in told) is (number == signal.SIGINT), told
+        if number != signal.SIGKILL:  # who starts just then says that nobody is there to tell it what to do
+            assert "Traceback" not in told and "leaked" not in told, told
     finally:
         for left in processes_of(process.pid):
             os.kill(int(left), signal.SIGKILL)
