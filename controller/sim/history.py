@@ -56,7 +56,7 @@ class History:
         self.not_counted: set[tuple[Partition, int]] = set()
         #: Those of `unclean` that no setting allowed, with what was written.
         self.against_consent: list[str] = []
-        #: When a partition's state was last written.
+        #: When a partition's state, or the replicas of a topic, were last written.
         self.last_written_s = 0.0
         #: When a leader last wrote an ISR.
         self.last_isr_s = 0.0
@@ -103,6 +103,7 @@ class History:
             content = parsed(znode.payload)
             if content is not None:
                 self.topics[match[1]] = (znode.czxid, content)
+                self.last_written_s = self._now_s()
                 for number, replicas in content["partitions"].items():
                     self.replicas[znode.czxid, match[1], int(number)] |= set(replicas)
         elif path.startswith("/config/topics/"):
