@@ -7,7 +7,8 @@ They came after all others, and are drawn apart from them (see `late`): worlds t
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,7 @@ from controller.sim.log_troubles import PLAIN, fill, made
 from controller.sim.operations import SIDE_TOPICS
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
-from controller.wire.records import batches
+from controller.wire.records import BatchHeader, CorruptBatch, batches
 from controller.wire.types import TopicPartition
 
 #: Of a topic whose leader may be anybody who lives.
@@ -234,7 +235,7 @@ def _torn(turn: Turn, folder: Path) -> bool:
         return False
     if turn.chance.random() < 0.5:
         at = turn.chance.randrange(len(content))
-        is_between = path != found[-1] and any(start == at for start, _ in batches(content))
+        is_between = path != found[-1] and any(start == at for start, _ in _whole(content))
         path.write_bytes(content[: at + is_between])
     else:
         flip(turn, path)
@@ -242,11 +243,17 @@ def _torn(turn: Turn, folder: Path) -> bool:
     return True
 
 
+def _whole(content: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of the batches up to where something has cut it off already."""
+    with suppress(CorruptBatch):
+        yield from batches(content)
+
+
 def flip(turn: Turn, path: Path, *, above: int = 0) -> int | None:
     """In a file of batches the last byte of one, which its checksum is of, is another; where. None: it has none that
     begins at this offset or later."""
     content = path.read_bytes()
-    ends = [start + header.size - 1 for start, header in batches(content) if header.base_offset >= above]
+    ends = [start + header.size - 1 for start, header in _whole(content) if header.base_offset >= above]
     at = turn.chance.choice(ends) if ends else None
     if at is not None:
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])

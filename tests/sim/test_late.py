@@ -24,7 +24,7 @@ from controller.sim.moments import CALM, MOMENTS
 from controller.sim.plan import draw_plan, plan_of
 from controller.sim.play import KINDS, OPERATIONS, play
 from controller.sim.resettled import RESETTLED
-from controller.sim.ruins import RUINED
+from controller.sim.ruins import RUINED, flip
 from controller.sim.seldom import SELDOM
 from controller.sim.slow_disks import SLOW
 from controller.sim.small_print import SMALL_PRINT
@@ -33,6 +33,7 @@ from controller.sim.twists import TWISTS
 from controller.sim.unheard import UNHEARD
 from controller.sim.winding import WINDING
 from controller.wire.errors import ErrorCode
+from controller.wire.records import build_values
 
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
@@ -99,6 +100,15 @@ def test_narrow_worlds_take_few_kinds_of_steps_and_have_few_clients() -> None:
         assert shape.log_dirs == 2 or not each & NEED_DIRS
         again = draw_plan(plan.seed, KINDS, ["steps=2"])
         assert [(step.number, step.kind) for step in again.steps[:2]] == [(s.number, s.kind) for s in plan.steps[:2]]
+
+
+def test_a_file_that_was_cut_off_before_is_ruined_up_to_there(tmp_path: Path) -> None:
+    batch = build_values([(b"k", b"v")], timestamp=1)
+    (path := tmp_path / "0.log").write_bytes(batch + batch[:51])
+    turn: Any = SimpleNamespace(chance=random.Random(1))
+    assert flip(turn, path) == len(batch) - 1
+    path.write_bytes(batch[:51])
+    assert flip(turn, path) is None
 
 
 def test_ruins_come_last_in_some_worlds_which_then_have_what_they_need() -> None:
