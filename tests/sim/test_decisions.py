@@ -170,6 +170,15 @@ def test_a_move_may_leave_the_dead_where_their_state_was_refused(
     assert ["leaves the dead [1]" in line for line in broken] == [True] * complains
 
 
+@pytest.mark.parametrize(("after", "complains"), [((-1, 5, [9]), False), ((9, 5, [9]), True)])
+def test_strangers_may_be_left_to_a_topic_in_deletion_where_nobody_leads(after: State, complains: bool) -> None:
+    """All of its logs are deleted, theirs, too."""
+    scene = Scene(dead={1})
+    scene.is_marked = True
+    broken = scene.after((9, 4, [1, 9]), after)
+    assert ["an ISR is left to [9]" in line for line in broken] == [True] * complains
+
+
 @pytest.mark.parametrize(("is_moving", "complains"), [(True, False), (False, True)])
 def test_a_topic_in_deletion_gets_no_leader_unless_it_moves(is_moving: bool, complains: bool) -> None:
     scene = Scene(dead={1})

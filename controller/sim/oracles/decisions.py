@@ -130,14 +130,15 @@ class Decisions:
 
     def _strangers(self, change: _Change, leader: int, isr: Sequence[int]) -> None:
         """Whom a move has dropped leaves the ISR when the leader is told of its replicas, unless it leads, and is never
-        all that is left of an ISR: its log is deleted. §8.5; docs/deviations.md."""
+        all that is left of an ISR: its log is deleted, and so is all of a topic that is to go. §8.5; docs/deviations.md."""
         before, after = set(change.old["isr"]), set(isr)
         replicas = set(change.topic["partitions"].get(str(change.topic_partition.partition), isr))
         if not before & replicas or not after - replicas:
             return
         if (leader, after) == (change.old["leader"], before) and after - replicas - {leader}:
             self.broken.append(f"an epoch is raised, and the ISR keeps {sorted(after - replicas)}: {change.name}")
-        if not after & replicas:
+        is_going = leader == NO_LEADER and change.controller.state.is_queued_for_deletion(change.topic_partition.topic)
+        if not after & replicas and not is_going:
             self.broken.append(f"an ISR is left to {sorted(after)}, who are no replicas: {change.name}")
 
     def _given_back(self, change: _Change) -> None:
