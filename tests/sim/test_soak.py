@@ -55,10 +55,11 @@ def test_a_curve_has_the_largest_of_each_few() -> None:
     assert len(curve([1.0] * 1000)) <= 48 and curve([0, 0]) == "▁▁"
 
 
-def test_two_rounds_on_one_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["soak", "--hours", "0.2", "--seed", "7", *SMALL]) == 0
+def test_two_rounds_on_one_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(soak, "ROUND_S", 60.0)
+    assert command.main(["soak", "--hours", "0.03", "--seed", "7", *SMALL]) == 0
     out = capsys.readouterr().out
-    assert "after each of 2 rounds" in out and "everything held for 0.3 virtual hours, and nothing grew" in out
+    assert "after each of 2 rounds" in out and "everything held for 0.1 virtual hours, and nothing grew" in out
 
 
 def test_a_leak_is_found_with_the_command_that_finds_it_again(

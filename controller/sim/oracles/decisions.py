@@ -130,7 +130,8 @@ class Decisions:
 
     def _strangers(self, change: _Change, leader: int, isr: Sequence[int]) -> None:
         """Whom a move has dropped leaves the ISR when the leader is told of its replicas, unless it leads, and is never
-        all that is left of an ISR: its log is deleted, and so is all of a topic that is to go. §8.5; docs/deviations.md."""
+        all that is left of an ISR: its log is deleted, as are all of a topic that is to go. §8.5;
+        docs/deviations.md."""
         before, after = set(change.old["isr"]), set(isr)
         replicas = set(change.topic["partitions"].get(str(change.topic_partition.partition), isr))
         if not before & replicas or not after - replicas:
