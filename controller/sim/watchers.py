@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from broker_sim.groups.group import Group
 from broker_sim.groups.values import GroupSettings
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
@@ -120,8 +121,12 @@ class Watchers:
     def _group(self, number: int, group_id: str, settings: GroupSettings) -> WatchedGroup:
         group = WatchedGroup(f"broker {number}", self.group_rules, group_id, settings)
         group.on_commit = partial(self.group_log.commits, number)
-        group.on_death = partial(self.group_log.dies, number)
+        group.on_death = partial(self._group_dies, number)
         return group
+
+    def _group_dies(self, number: int, group: Group) -> None:
+        if self.group_log.dies(number, group):
+            self._ledger.group_deleted(group.group_id)
 
     def _at_commit(self, events: Sequence[WatchEvent]) -> None:
         """What must hold in the very moment in which a state is written."""

@@ -52,6 +52,12 @@ def two_owners(ledger: Ledger) -> None:
     ledger.claimed("g", 3, {1}, "other")
 
 
+def two_owners_though_another_group_was_deleted(ledger: Ledger) -> None:
+    ledger.claimed("g", 3, {1}, "one")
+    ledger.group_deleted("h")
+    ledger.claimed("g", 3, {1}, "other")
+
+
 def sound(ledger: Ledger) -> None:
     sent(ledger, b"a", b"b")
     ledger.was_acked(TP, 0, [b"a", b"b"])
@@ -62,6 +68,8 @@ def sound(ledger: Ledger) -> None:
     ledger.claimed("g", 3, {0}, "one")
     ledger.claimed("g", 4, {0}, "other")
     ledger.claimed("g", 4, {0}, "other")
+    ledger.group_deleted("g")
+    ledger.claimed("g", 4, {0}, "one")
 
 
 CASES: list[tuple[Callable[[Ledger], None], str]] = [
@@ -72,6 +80,7 @@ CASES: list[tuple[Callable[[Ledger], None], str]] = [
     (a_commit_goes_back, "is committed at 6, 7 was acknowledged"),
     (a_commit_that_was_read_stays, "is committed at 6, 7 was acknowledged"),
     (two_owners, "one and other own 1 in generation 3"),
+    (two_owners_though_another_group_was_deleted, "one and other own 1 in generation 3"),
     (sound, ""),
 ]
 

@@ -90,6 +90,11 @@ class Ledger:
             if owner != member and not self.groups_are_lost:
                 self.broken.append(f"group {group}: {owner} and {member} own {partition} in generation {generation}")
 
+    def group_deleted(self, group: str) -> None:
+        """The next one of that name counts its generations from 1 again. Source: `GroupMetadataManager`, method
+        `cleanupGroupMetadata`."""
+        self.owners = {key: member for key, member in self.owners.items() if key[0] != group}
+
     def commit_acked(self, group: str, partition: Partition, offset: int) -> None:
         """The coordinator stored it."""
         key = group, partition

@@ -80,18 +80,19 @@ class GroupsInTheLog:
         if entry is not None and log is not None and not entry.commits_under_way:
             self._committing[broker_id, group.group_id] = entry, log.leo
 
-    def dies(self, broker_id: int, group: Group) -> None:
-        """A group is deleted, or let go of by who leads its partition no more. Who is deleted leaves in the log what it
-        was committing just then: tombstones are written for the offsets that it has, and what is appended for a dead
-        group counts for nobody here, but for a successor. Source: `GroupMetadata.removeAllOffsets`, and
+    def dies(self, broker_id: int, group: Group) -> bool:
+        """Whether a group that dies is deleted; else who leads its partition no more lets it go. Who is deleted leaves
+        in the log what it was committing just then: tombstones are written for the offsets that it has, and what is
+        appended for a dead group counts for nobody here, but for a successor. Source: `GroupMetadata.removeAllOffsets`;
         `GroupMetadataManager.storeOffsets`, whose callback passes over dead groups."""
         groups, log = self._groups_and_log(broker_id, group.group_id)
         entry, start = self._committing.get((broker_id, group.group_id), (None, 0))
-        if groups is None or entry is None or entry.group is not group or not entry.commits_under_way:
-            return
-        if groups.error_for(group.group_id, may_be_empty=True) is None:
+        if groups is None or groups.error_for(group.group_id, may_be_empty=True) is not None:
+            return False
+        if entry is not None and entry.group is group and entry.commits_under_way:
             appended = _loaded(log, since=start).offsets.get(group.group_id, {})
             self._left |= {(group.group_id, tp, o) for tp, o in appended.items() if tp not in entry.offsets}
+        return True
 
     def look(self) -> None:
         """Notes which offsets belong to partitions that are there, and which of them are there no more."""
