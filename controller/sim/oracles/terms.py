@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from broker_sim.log.log import Log
 from broker_sim.replicas.fetcher import ReplicaFetcher
 from broker_sim.replicas.partition import Partition
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
+from controller.wire.records import parse_header
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -179,7 +181,8 @@ class Terms:
     ) -> None:
         """Who fetches from an offset has its leader's log up to there: truncation comes first, whatever was elected.
 
-        Where both logs have the same epoch at an offset, they are the same up to it. Source: KIP-101, KIP-279; §13.1.
+        Where both logs have the same epoch at an offset, they are the same up to it. Where compaction has left no batch
+        there, a log that was loaded after a loss of power may not know its epoch. Source: KIP-101, KIP-279; §13.1.
         """
         mine, other, end = leader.log, follower.log, columns["offset"]
         if mine is None or other is None or other.leo != end or follower.leader_epoch != columns["epoch"]:
@@ -188,7 +191,7 @@ class Terms:
             return
         self.compared += 1
         epochs = mine.epochs.epoch_for(end - 1), other.epochs.epoch_for(end - 1)
-        if epochs[0] != epochs[1] and -1 not in epochs:
+        if epochs[0] != epochs[1] and -1 not in epochs and all(_has_batch_at(log, end - 1) for log in (mine, other)):
             self.broken.append(
                 f"broker {columns['replica']} fetches {tp} from {end} on, but has offset {end - 1} in epoch "
                 f"{epochs[1]}, its leader {broker} in epoch {epochs[0]}: {other.epochs.entries}, {mine.epochs.entries}"
@@ -236,3 +239,9 @@ class Terms:
         broker = self._cluster.brokers.get(number)
         hosting = broker.replicas if broker is not None else None
         return hosting.table.partitions.get(tp) if hosting is not None else None
+
+
+def _has_batch_at(log: Log, offset: int) -> bool:
+    """Whether a batch of the log has this offset, which is below its end."""
+    data = log.read(offset, max_bytes=1, bound=log.leo, min_one=True)
+    return bool(data) and parse_header(data).base_offset <= offset
