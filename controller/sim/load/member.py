@@ -120,18 +120,21 @@ class Member:
         return error is ErrorCode.NONE
 
     async def _take_positions(self) -> bool:
-        """Where the group is, for the partitions owned. Raises: CallFailed."""
+        """Where the group is, for the partitions owned: of a coordinator that was deposed, and has not heard of it, it
+        is what that one knew, as in Kafka. Raises: CallFailed."""
         owned = sorted(self.owned or ())
         least = {p: self._ledger.committed.get((GROUP, (TOPIC, p)), -1) for p in owned}
         body = {"group_id": GROUP, "topics": [{"name": TOPIC, "partition_indexes": owned}]}
         answer = await self._ask(ApiKey.OFFSET_FETCH, 5, body)
         if not self._is_fine(ErrorCode.of(int(answer.error_code))):
             return False
+        is_current = self._coordinator is not None and self._links.coordinates(self._coordinator, GROUP)
         for found in answer.topics[0].partitions if answer.topics else ():
             if found.error_code != 0:
                 return False
             number, offset = int(found.partition_index), int(found.committed_offset)
-            self._ledger.commit_fetched(GROUP, (TOPIC, number), offset, least=least[number])
+            if is_current:
+                self._ledger.commit_fetched(GROUP, (TOPIC, number), offset, least=least[number])
             self._positions[number] = max(offset, 0)
         return True
 
