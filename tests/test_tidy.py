@@ -16,10 +16,10 @@ from tests.tidy.source import (
     ROOT,
     TEST_MODULES,
     TOP_LEVEL,
+    facts_in,
     facts_of,
     imports,
     lines_of,
-    names_made,
     private_reaches,
     text_of,
     tracked,
@@ -27,7 +27,7 @@ from tests.tidy.source import (
     under,
 )
 from tests.tidy.state import STATE, VIEW, changes_of_state, is_state, verbs
-from tests.tidy.tasks import NOTICED, tasks_started
+from tests.tidy.tasks import NOTICED, STARTERS
 from tests.tidy.unused import ALLOWED, unused
 
 LINES_OF_A_FILE, LINES_OF_A_FUNCTION = 400, 50
@@ -52,12 +52,12 @@ NO_NOUNS = {"told", "said", "known", "few", "held", "wanted"}
 
 
 def test_names_are_nouns_and_verbs() -> None:
-    assert {module: found for module, path in MODULES.items() if (found := names_made(tree_of(path)) & NO_NOUNS)} == {}
+    assert {module: found for module, path in MODULES.items() if (found := facts_of(path).made & NO_NOUNS)} == {}
 
 
 def test_each_way_to_make_a_name_is_seen() -> None:
     tree = ast.parse("def _told(said, *, known=1): few, self.held = wanted = 1, 2")
-    assert names_made(tree) == NO_NOUNS
+    assert facts_in(tree).made == NO_NOUNS
 
 
 def test_the_top_level_is_closed() -> None:
@@ -144,8 +144,9 @@ def test_both_programs_start_tasks_under_the_supervisor() -> None:
         "broker_sim",
     )
     programs = [m for m in MODULES if under(m, *rooms) and not under(m, "controller.world.simulated")]
-    assert {m for m in programs if tasks_started(tree_of(MODULES[m]))} == set(NOTICED)
-    assert tasks_started(ast.parse("async def f():\n    asyncio.create_task(g())\n    ensure_future(h())")) == [2, 3]
+    assert {m for m in programs if {name for _, name in facts_of(MODULES[m]).calls} & STARTERS} == set(NOTICED)
+    calls = facts_in(ast.parse("async def f():\n    asyncio.create_task(g())\n    ensure_future(h())")).calls
+    assert {name for _, name in calls} & STARTERS == {"create_task", "ensure_future"}
 
 
 def test_a_change_of_the_state_is_found() -> None:

@@ -87,12 +87,16 @@ class Facts:
     calls: set[tuple[str, str]] = field(default_factory=set)
     #: names that are loaded, as such or as attributes, and words in strings that look like paths of names
     uses: set[str] = field(default_factory=set)
+    #: names that are given to variables, parameters, attributes and functions, without leading underscores
+    made: set[str] = field(default_factory=set)
     #: attributes of the module `random` that are named, and whether each generator made has a seed
     chance: set[str] = field(default_factory=set)
     is_seeded: bool = True
 
     def note(self, node: ast.AST) -> None:
         """Takes one node."""
+        if (name := name_made(node)) is not None:
+            self.made.add(name.lstrip("_"))
         match node:
             case ast.Import():
                 self.imports.update(alias.name for alias in node.names)
@@ -121,7 +125,11 @@ class Facts:
 @cache
 def facts_of(path: Path) -> Facts:
     """The facts of a file."""
-    tree = tree_of(path)
+    return facts_in(tree_of(path))
+
+
+def facts_in(tree: ast.Module) -> Facts:
+    """The facts of a tree."""
     facts = Facts(docstring=ast.get_docstring(tree) or "", statements=len(tree.body))
     for node in ast.walk(tree):
         facts.note(node)
@@ -152,16 +160,14 @@ def private_reaches(path: Path) -> list[str]:
     ]
 
 
-def names_made(tree: ast.AST) -> set[str]:
-    """The names that a tree gives to variables, parameters, attributes and functions, without leading underscores."""
-    made = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
-                made.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                made.add(name)
-    return {name.lstrip("_") for name in made}
+def name_made(node: ast.AST) -> str | None:
+    """The name that a node gives to a variable, parameter, attribute or function."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+            return name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            return name
+    return None
 
 
 def under(module: str, *prefixes: str) -> bool:

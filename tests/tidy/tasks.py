@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Final
 
 STARTERS: Final = frozenset({"create_task", "ensure_future", "TaskGroup"})
@@ -15,10 +14,3 @@ NOTICED: Final = {
     "broker_sim.run": "awaited at once",
     "broker_sim.host": "awaited at once",
 }
-
-
-def tasks_started(tree: ast.Module) -> list[int]:
-    """The lines that start a task."""
-    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    named = [(call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", ""), call.lineno) for call in calls]
-    return sorted(line for name, line in named if name in STARTERS)
