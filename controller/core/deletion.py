@@ -236,11 +236,9 @@ def _start(state: ClusterState, topics: Sequence[str]) -> Steps[None]:
 
 
 def left_over(state: ClusterState, tp: TopicPartition) -> list[BrokerId]:
-    """Whom a move that waits has dropped, and could not stop: those that are begun, and are none of its replicas."""
-    if tp not in state.moves_that_wait:
-        return []
-    replicas = state.assignment(tp).replicas
-    return [broker for broker in sorted(state.live_brokers) if broker not in replicas and state.is_begun(tp, broker)]
+    """Whom a move has dropped, and could not stop, as far as they live. The move may have gone on, or ended, without
+    one that was dead when it was tried again, and has come back since."""
+    return [broker for broker in state.begun_elsewhere(tp) if broker in state.live_brokers]
 
 
 def _complete(state: ClusterState, topics: Sequence[str]) -> Steps[None]:

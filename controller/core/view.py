@@ -315,6 +315,11 @@ class ClusterView:
         """Whether the replica was new at some time: who is added by a move is not, until phase A begins it."""
         return self.replica_state(PartitionReplica(tp, broker_id)) is not ReplicaState.NON_EXISTENT
 
+    def begun_elsewhere(self, tp: TopicPartition) -> list[BrokerId]:
+        """Brokers on which it is begun though they are none of its replicas, sorted: a move could not stop it there."""
+        replicas = self.assignment(tp).replicas
+        return sorted(b for b, unusual in self._unusual_replicas.items() if tp in unusual and b not in replicas)
+
     def replica_states(self, broker_id: BrokerId, partitions: Iterable[TopicPartition]) -> list[ReplicaState]:
         """As `replica_state`, of a broker's replicas of these partitions."""
         unusual, usual = self._unusual_replicas.get(broker_id, {}), self._usual_replica_state
@@ -356,11 +361,8 @@ class ClusterView:
     # --- counters
 
     def _counts_as_imbalanced(self, tp: TopicPartition) -> bool:
-        leadership = self.leadership(tp)
-        if leadership is None:
-            return False
-        assignment = self.assignment(tp)
-        if not assignment.replicas or tp[0] in self._topics_to_be_deleted:
+        leadership, assignment = self.leadership(tp), self.assignment(tp)
+        if leadership is None or not assignment.replicas or tp[0] in self._topics_to_be_deleted:
             return False
         preferred = assignment.replicas[0]
         if preferred in assignment.adding_replicas:
@@ -389,10 +391,9 @@ class ClusterView:
     def recount(self) -> dict[str, int]:
         """The counters that are kept incrementally, from scratch: the oracle of the tests."""
         queued = self._topics_to_be_deleted
-        offline = [tp for tp in self.partitions_in(PartitionState.OFFLINE) if tp.topic not in queued]
-        waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(self._topics_to_be_deleted))]
+        waiting = [self.replica_state(r) for r in self.replicas_of(self.partitions_of(queued))]
         return {
-            "OfflinePartitionsCount": len(offline),
+            "OfflinePartitionsCount": sum(tp.topic not in queued for tp in self.partitions_in(PartitionState.OFFLINE)),
             "PreferredReplicaImbalanceCount": sum(self._counts_as_imbalanced(tp) for tp in self.all_partitions()),
             "ReplicasToDeleteCount": sum(s is not ReplicaState.DELETION_SUCCESSFUL for s in waiting),
             "ReplicasIneligibleToDeleteCount": sum(s is ReplicaState.DELETION_INELIGIBLE for s in waiting),

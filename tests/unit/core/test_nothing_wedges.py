@@ -292,6 +292,51 @@ def test_who_could_not_leave_the_isr_goes_with_its_topic() -> None:
     assert {to for to, _, delete in stops_in(stage.take_sent()) if delete} == {1, 2, 3}
 
 
+def dropped_and_not_stopped_on_who_dies(*target: int) -> Stage:
+    """3 cannot leave the ISR when a move to `target` drops it, and is dead when that is tried again; it comes back."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.tree.refusal = no_state_is_written
+    move_to(stage, *target, reply_to=2)
+    stage.broker_dies(3)
+    stage.run()
+    stage.tree.refusal = lambda _: None
+    waiting_ends(stage)
+    stage.broker_starts(3)
+    stage.run()
+    assert not stage.state.moves_that_wait
+    assert not any(delete for to, _, delete in stops_in(stage.take_sent()) if to == 3)
+    return stage
+
+
+def test_who_was_dead_when_a_move_went_on_without_it_is_deleted_when_that_ends() -> None:
+    """Seed 2395."""
+    stage = dropped_and_not_stopped_on_who_dies(4)
+    assert stage.assigned().is_being_reassigned
+    stage.leader_writes(TP, (1, 4))
+    stage.run()
+    assert stage.assigned().replicas == (4,) and not stage.state.is_begun(TP, BrokerId(3))
+    assert [delete for to, _, delete in stops_in(stage.take_sent()) if to == 3] == [False, True]
+
+
+@pytest.mark.parametrize("target", [(1,), (4, 1)], ids=["complete at once", "not at once"])
+def test_who_was_dead_when_a_move_ended_is_deleted_by_the_next(target: tuple[int, ...]) -> None:
+    stage = dropped_and_not_stopped_on_who_dies(1, 2)
+    assert not stage.assigned().is_being_reassigned
+    move_to(stage, *target, reply_to=3)
+    assert [delete for to, _, delete in stops_in(stage.take_sent()) if to == 3] == [False, True]
+    assert not stage.state.is_begun(TP, BrokerId(3)) and not stage.state.moves_that_wait
+
+
+def test_who_was_dead_when_a_move_ended_goes_with_its_topic() -> None:
+    stage = dropped_and_not_stopped_on_who_dies(1, 2)
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    assert not stage.exists("/brokers/topics/t")
+    assert {to for to, _, delete in stops_in(stage.take_sent()) if delete} == {1, 2, 3}
+
+
 def test_who_could_not_leave_the_isr_is_a_stranger_to_the_next_topic_of_that_name() -> None:
     """A soak's 121st round: somebody had removed the znodes."""
     stage = dropped_and_not_stopped()

@@ -94,6 +94,10 @@ class Told:
         for broker_id in BROKERS:
             told = [self.replicas[tp, broker_id] for tp in PARTITIONS]
             assert state.replica_states(broker_id, PARTITIONS) == told
+        for tp in PARTITIONS:
+            others = [b for b in BROKERS if b not in state.assignment(tp).replicas]
+            begun = [b for b in others if self.replicas[tp, b] is not ReplicaState.NON_EXISTENT]
+            assert state.begun_elsewhere(tp) == begun
         for current in set(PartitionState) - {PartitionState.NON_EXISTENT}:
             assert state.partitions_in(current) == [tp for tp in PARTITIONS if self.partitions[tp] is current]
         figures.check(state)
