@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from broker_sim.isr import LedPartition
 from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
@@ -227,10 +228,45 @@ class Cluster(Programs):
 
     def _is_pending(self, number: int, tp: TopicPartition, epoch: int) -> bool:
         """Whether that leader still is in that epoch, with a change under way."""
+        led = self._led_by(number, tp)
+        return led is not None and led.epoch == epoch and led.pending is not None
+
+    async def move_in_place(self) -> list[tuple[str, int]]:
+        """Asks, as an operator would, for the replicas that a partition has, where its leader has not heard that a move
+        was cancelled, and refuses acks=all for good; which.
+
+        Whoever cancelled it died when it had written the replicas, not yet the state. The next in office raises no
+        epoch, and in the same epoch a leader heeds no LeaderAndIsr: it counts who was added, and waits for more in sync
+        than there are replicas. Where whoever is in office has written the state, the leader must have heard.
+        Source: docs/deviations.md (leader that heard of no cancellation).
+        """
+        deaf = {tp: self.assignment(*tp) for tp in self.partitions() if self._heard_of_no_cancellation(*tp)}
+        for (topic, partition), replicas in deaf.items():
+            rows = [{"partition_index": partition, "replicas": replicas}]
+            body = {"timeout": 5_000, "topics": [{"name": topic, "partitions": rows}]}
+            self.moves_of_others += 1
+            await self.ask_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
+        return list(deaf)
+
+    def _heard_of_no_cancellation(self, topic: str, partition: int) -> bool:
+        """Whether its leader needs more in sync than there are replicas, for those that it believes are being added,
+        in the epoch of a state that a former controller was the last to write."""
+        state, replicas = self.state(topic, partition), set(self.assignment(topic, partition))
+        if state is None or state["controller_epoch"] >= (self.znode("/controller_epoch") or 0):
+            return False
+        led = self._led_by(state["leader"], TopicPartition(topic, partition))
+        return (
+            led is not None
+            and led.epoch == state["leader_epoch"]
+            and replicas == set(led.replicas) - set(led.adding)
+            and len(replicas) < led.effective_min_isr
+        )
+
+    def _led_by(self, number: int, tp: TopicPartition) -> LedPartition | None:
+        """What this broker knows of a partition as its leader, if it is one."""
         broker = self.brokers.get(number)
         replica = broker.replicas.table.partitions.get(tp) if broker is not None and broker.replicas else None
-        led = replica.led if replica is not None else None
-        return led is not None and led.epoch == epoch and led.pending is not None
+        return replica.led if replica is not None else None
 
     def ill(self) -> str:
         """What is not as it should be."""

@@ -203,6 +203,7 @@ class Play:
         await cluster.world.sleep(self.plan.shape.session_timeout_ms / 1000 + 1)
         cluster.start_refused_anew()
         await self.until(self._is_whole, WHOLE_S, "the cluster is whole")
+        await cluster.move_in_place()
 
     def _is_whole(self) -> str:
         cluster = self.cluster

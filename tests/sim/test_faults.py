@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from controller.sim.faults import kill_at_write
 from controller.sim.turn import Turn
+from controller.sim.twists import die_when_cancelled, move
 from controller.wire import fault_scenario as scenario
 from controller.wire.zk_operations import Delete, SetData, ZkCode
 from controller.world.simulated.world import World, run_world
@@ -157,5 +159,39 @@ def test_who_starts_anew_for_a_refused_isr_change(code: ZkCode, is_excused: bool
             await cluster.sleep(60)
             assert cluster.healthy() is is_excused
             assert cluster.start_refused_anew() == []
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize("is_excused", [True, False])
+def test_who_is_told_of_its_replicas_after_a_cancelled_move(is_excused: bool, tmp_path: Path) -> None:
+    """A leader that has not heard that who was added is gone refuses acks=all for good, as Kafka's does. It is helped
+    where whoever cancelled the move died before the state was written; not where the one in office has written it."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path, controllers=2)
+        with cluster.logging():
+            await cluster.start()
+            await cluster.create_topic(TOPIC, [[1]], {"min.insync.replicas": "2"})
+            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            assert await cluster.produce(TOPIC, 0, b"as long as there is one replica, one is enough")
+            cluster.machine(2).suspend()  # who is added neither hears of it nor joins
+            turn, office = Turn(cluster, random.Random(1)), cluster.active_controller()
+            await move(turn, TOPIC, {"partition_index": 0, "replicas": [1, 2]})
+            cluster.kill(2)
+            die_when_cancelled(turn, office, TOPIC, 0)
+            await move(turn, TOPIC, {"partition_index": 0, "replicas": None})
+            cluster.start_one(2)
+            await cluster.sleep(20)
+            assert cluster.healthy() and cluster.active_controller() not in (None, office)
+            if not is_excused:
+                path, state = f"/brokers/topics/{TOPIC}/partitions/0/state", cluster.state(TOPIC, 0)
+                state = state | {"controller_epoch": cluster.znode("/controller_epoch")}
+                await cluster.write_znode(SetData(path, json.dumps(state).encode()))
+            assert not await cluster.produce(TOPIC, 0, b"refused")
+            assert await cluster.move_in_place() == ([(TOPIC, 0)] if is_excused else [])
+            await world.sleep(5)
+            assert await cluster.produce(TOPIC, 0, b"after that") is is_excused
+            assert await cluster.move_in_place() == []
 
     run_world(1, scenario)
