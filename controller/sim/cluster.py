@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_sim.isr import LedPartition
+from broker_sim.replicas.partition import Partition
 from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
@@ -206,13 +207,25 @@ class Cluster(Programs):
 
         Such a change stays pending, and its leader decides on no other until the next LeaderAndIsr, for which nobody
         asks in a healed cluster. A change that met another version is no excuse: whoever wrote that announces it.
-        Source: broker.md §9.1.
+        So is a broker that was away when a topic was deleted of which nothing could be read: it has kept its replicas,
+        and refuses the epochs of another topic of that name while they are lower, as in Kafka without topic ids.
+        Source: broker.md §9.1; docs/deviations.md (logs of an unreadable topic).
         """
-        stuck = sorted({broker for broker, tp, epoch in self._refused_changes() if self._is_pending(broker, tp, epoch)})
-        for number in stuck:
+        stuck = {broker for broker, tp, epoch in self._refused_changes() if self._is_pending(broker, tp, epoch)}
+        stuck |= {broker for tp in self.partitions() for broker in self._of_a_former_topic(*tp)}
+        for number in sorted(stuck):
             self.kill(number)
             self.start_one(number)
-        return stuck
+        return sorted(stuck)
+
+    def _of_a_former_topic(self, topic: str, partition: int) -> list[int]:
+        """Replicas that are not in sync, and have the partition in a higher epoch than this topic ever had."""
+        state, found = self.state(topic, partition), []
+        for number in self.assignment(topic, partition) if state is not None else ():
+            replica = self._replica_on(number, TopicPartition(topic, partition))
+            if state and number not in state["isr"] and replica and replica.leader_epoch > state["leader_epoch"]:
+                found.append(number)
+        return found
 
     def _refused_changes(self) -> Iterator[tuple[int, TopicPartition, int]]:
         """(leader, partition, leader epoch): the writer tells the path and the reason, then its broker the change."""
@@ -264,9 +277,12 @@ class Cluster(Programs):
 
     def _led_by(self, number: int, tp: TopicPartition) -> LedPartition | None:
         """What this broker knows of a partition as its leader, if it is one."""
-        broker = self.brokers.get(number)
-        replica = broker.replicas.table.partitions.get(tp) if broker is not None and broker.replicas else None
+        replica = self._replica_on(number, tp)
         return replica.led if replica is not None else None
+
+    def _replica_on(self, number: int, tp: TopicPartition) -> Partition | None:
+        broker = self.brokers.get(number)
+        return broker.replicas.table.partitions.get(tp) if broker is not None and broker.replicas else None
 
     def ill(self) -> str:
         """What is not as it should be."""

@@ -14,6 +14,7 @@ from controller.sim.faults import kill_at_write
 from controller.sim.turn import Turn
 from controller.sim.twists import die_when_cancelled, move
 from controller.wire import fault_scenario as scenario
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Delete, SetData, ZkCode
 from controller.world.simulated.world import World, run_world
 
@@ -132,6 +133,28 @@ def test_a_kill_that_waits_for_a_write_is_taken_back_when_all_is_mended(tmp_path
                     await cluster.create_topic(f"{TOPIC}-{is_mended}-{number}", [[1]])
                 await cluster.sleep(5)
                 assert (before == (*cluster.brokers.values(), *cluster.controllers.values())) is is_mended
+
+    run_world(1, scenario)
+
+
+def test_who_has_kept_a_former_topic_starts_anew(tmp_path: Path) -> None:
+    """It refuses the epochs of the next topic of that name while they are lower."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path)
+        with cluster.logging():
+            await cluster.start()
+            await cluster.create_topic(TOPIC, [[1, 2, 3]])
+            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            await cluster.sleep(2)  # all have heard
+            assert cluster.start_refused_anew() == []
+            cluster.brokers[3].replicas.table.partitions[TopicPartition(TOPIC, 0)].leader_epoch = 50
+            cluster.kill(1)
+            await cluster.until(lambda: cluster.state(TOPIC, 0)["isr"] == [2], within_s=90, what="a smaller ISR")
+            cluster.start_one(1)
+            await cluster.sleep(30)
+            assert not cluster.healthy() and cluster.start_refused_anew() == [3]
+            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
 
     run_world(1, scenario)
 
