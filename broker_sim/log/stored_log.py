@@ -184,8 +184,10 @@ class StoredLog:
         kept = self.epochs.entries
         if (first := kept[0][1] if kept else self.leo) > self.log_start_offset:
             # No file, or one of before; or a kill took the log start back to its checkpoint: what is older is there.
-            older = self._epochs_below(first)
-            self.epochs.entries = older.entries + [(e, o) for e, o in kept if e > older.latest]
+            # A lower epoch than theirs is that of the next topic of the name: it ends them, as when it was written.
+            self.epochs = self._epochs_below(first)
+            for epoch, start in kept:
+                self.epochs.assign(epoch, start)
         self.epochs.entries = [(e, o) for e, o in self.epochs.entries if o <= self.leo]
         self.epochs.truncate_from_start(self.log_start_offset)
         if self._segments.active.is_made and (not is_trusted or before != self.epochs.entries):

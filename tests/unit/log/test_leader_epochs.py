@@ -156,6 +156,19 @@ def test_after_a_kill_the_cache_is_that_of_the_batches_whatever_log_start_was_kn
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
+def test_a_start_takes_back_no_epochs_that_a_lower_one_has_followed(tmp_path: Path, is_clean: bool) -> None:
+    """A broker that was away when a topic was deleted may lead the next one of that name with the log that it has."""
+    log = Log(TP, tmp_path / "t-0", LogConfig())
+    log.create()
+    for epoch in (1, 4, 0, 3):
+        log.append_as_leader(build_values([(b"k", b"v")] * 3, timestamp=1), leader_epoch=epoch, now_ms=1)
+    assert log.epochs.entries == [(0, 6), (3, 9)]
+    again = Log(TP, log.folder, LogConfig())
+    again.load(is_clean=is_clean)
+    assert again.epochs.entries == EpochFile(log.folder / "leader-epoch-checkpoint").read().entries == [(0, 6), (3, 9)]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
 def test_epochs_that_a_kill_left_above_the_end_are_gone_and_the_file_is_synced_with_the_batches(
     tmp_path: Path, is_clean: bool
 ) -> None:
