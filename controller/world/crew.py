@@ -45,12 +45,12 @@ def share_out(
     try:
         for _ in range(workers):
             _start(crew, work, prepare, start_method)
-        busy = [pipe for pipe in crew if _give(pipe, waiting)]
+        busy = [pipe for pipe, process in crew.items() if _give(pipe, process, waiting)]
         while busy:
             for pipe in wait(busy):
                 assert isinstance(pipe, Connection)
                 found = _taken(pipe, crew[pipe])
-                if not _give(pipe, waiting):
+                if not _give(pipe, crew[pipe], waiting):
                     busy.remove(pipe)
                 yield found
     finally:
@@ -83,23 +83,30 @@ def _signals_wait() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _give(pipe: Connection, waiting: Iterator[tuple[int, Any]]) -> bool:
+def _give(pipe: Connection, process: BaseProcess, waiting: Iterator[tuple[int, Any]]) -> bool:
     """The next one, if there is one."""
     for numbered in waiting:
-        pipe.send(numbered)
+        with _lost_is_told(process):
+            pipe.send(numbered)
         return True
     return False
 
 
 def _taken(pipe: Connection, process: BaseProcess) -> tuple[int, Any]:
-    try:
+    with _lost_is_told(process):
         number, found = pipe.recv()
-    except (EOFError, OSError):
-        process.join()
-        raise WorkerLost(f"a process ended by itself (exit code {process.exitcode})") from None
     if isinstance(found, BaseException):
         raise found
     return number, found
+
+
+@contextmanager
+def _lost_is_told(process: BaseProcess) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, OSError):
+        process.join()
+        raise WorkerLost(f"a process ended by itself (exit code {process.exitcode})") from None
 
 
 def _work(pipe: Connection, work: Callable[[Any], Any], prepare: Callable[[], None] | None) -> None:

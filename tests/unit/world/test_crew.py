@@ -87,6 +87,17 @@ def test_who_is_lost_is_told() -> None:
         list(share_out(die, range(2), 2))
 
 
+def test_who_is_lost_before_there_is_work_for_it_is_told() -> None:
+    def late() -> Iterator[int]:
+        for child in multiprocessing.active_children():
+            child.kill()
+            child.join()
+        yield 1
+
+    with pytest.raises(WorkerLost, match="exit code -9"):
+        list(share_out(double, late(), 1))
+
+
 def test_closing_waits_for_nobody() -> None:
     with closing(share_out(partial(_stay_unless, 0), range(3), 2)) as found:
         assert next(found) == (0, 0)
