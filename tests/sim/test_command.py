@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.many import play_in_processes, play_seed
 from controller.sim.plan import draw_plan
-from controller.sim.play import KINDS, Play, play
+from controller.sim.play import KINDS, Outcome, Play, play
 from controller.wire import log_events as ev
+from controller.world.crew import WorkerLost
 
 pytestmark = pytest.mark.sim
 #: A small, quick world.
@@ -106,6 +108,29 @@ def test_processes_play_each_seed_once() -> None:
     outcomes = list(play_in_processes(range(5), workers=2, changes=changes))
     assert sorted(outcome.plan.seed for outcome in outcomes) == [0, 1, 2, 3, 4]
     assert not [outcome.broken for outcome in outcomes if outcome.broken]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "why"), [(KeyboardInterrupt(), 130, "ended by Ctrl-C"), (WorkerLost("no memory"), 1, "no memory")]
+)
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_run_that_ends_early_tells_what_was_played(
+    end: BaseException,
+    code: int,
+    why: str,
+    is_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def some(*_: object, **__: object) -> Iterator[Outcome]:
+        yield Outcome(plan=draw_plan(3, KINDS), virtual_s=7.0, records=5)
+        raise end
+
+    monkeypatch.setattr(command, "play_in_processes", some)
+    assert command.main(["run", *(["--json"] if is_json else [])]) == code
+    told = capsys.readouterr()
+    assert (json.loads(told.out)["seeds"] == 1) if is_json else ("1 worlds, 0 with a violation" in told.out)
+    assert told.err == f"kwob sim run: {why}; what was played by then is told\n"
 
 
 @pytest.mark.slow
