@@ -358,6 +358,9 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
             assert any("takes [1, 2] for alive" in line for line in calm_after(sound, long_s))
             with changed(sound.history, "last_isr_s", sound.cluster.world.loop.time() + long_s - 8):
                 assert calm_after(sound, long_s) == [], "a leader has yet to tell of an ISR"
+            state = sound.cluster.controllers[sound.cluster.active_controller()].state
+            with changed(state, "_moves_that_wait", {TP}):
+                assert calm_after(sound, long_s) == [], "a move is to be tried again"
         with with_row(sound.cluster.disks[1].failing, tmp_path, 5):
             assert calm_after(sound, long_s) == [], "a broken disk is no calm"
 
@@ -394,7 +397,7 @@ def test_calm_sees_who_may_lead_where_any_replica_may(tmp_path: Path) -> None:
 
 def test_calm_sees_an_office_that_nobody_holds(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
-        idle = SimpleNamespace(state=SimpleNamespace(serving=False))
+        idle = SimpleNamespace(state=SimpleNamespace(serving=False, moves_that_wait=set()))
         with with_row(sound.cluster.controllers, sound.number, idle):
             assert any("which does not serve" in line for line in calm_after(sound, CALM_S + 60))
             office = sound.tree.get("/controller")

@@ -53,9 +53,15 @@ class Calm:
         left = list(admin_work_is_done(cluster, self._history))
         if left:
             return
-        is_noticed = now_s - self._history.last_isr_s >= NOTICED_S
+        is_noticed = now_s - self._history.last_isr_s >= NOTICED_S and not self._moves_wait()
         for wrong in (*self._office(), *self._leaders(), *(self._metadata() if is_noticed else ())):
             yield f"calm for {now_s - self._since_s:.0f} s: {wrong}"
+
+    def _moves_wait(self) -> bool:
+        """Whether moves are tried again soon, since ZooKeeper refused a state: replicas that are written are told then.
+        docs/deviations.md (move that cannot end)."""
+        controller = self._cluster.controllers.get(self._cluster.active_controller() or 0)
+        return controller is not None and bool(controller.state.moves_that_wait)
 
     @property
     def _lag_s(self) -> float:
