@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -207,25 +208,30 @@ class Cluster(Programs):
 
         Such a change stays pending, and its leader decides on no other until the next LeaderAndIsr, for which nobody
         asks in a healed cluster. A change that met another version is no excuse: whoever wrote that announces it.
-        So is a broker that was away when a topic was deleted of which nothing could be read: it has kept its replicas,
-        and refuses the epochs of another topic of that name while they are lower, as in Kafka without topic ids.
+        So is a broker that was away when a topic was deleted of which nothing could be read, and it starts without the
+        logs that it has kept: it refuses the epochs of another topic of that name while they are lower, or cannot
+        append to the log of the former one, as in Kafka without topic ids.
         Source: broker.md §9.1; docs/deviations.md (logs of an unreadable topic).
         """
+        kept = list(self._logs_of_former_topics())
         stuck = {broker for broker, tp, epoch in self._refused_changes() if self._is_pending(broker, tp, epoch)}
-        stuck |= {broker for tp in self.partitions() for broker in self._of_a_former_topic(*tp)}
-        for number in sorted(stuck):
+        for number in sorted(stuck | {broker for broker, _ in kept}):
             self.kill(number)
+            for folder in (folder for broker, folder in kept if broker == number):
+                shutil.rmtree(folder)
             self.start_one(number)
-        return sorted(stuck)
+        return sorted(stuck | {broker for broker, _ in kept})
 
-    def _of_a_former_topic(self, topic: str, partition: int) -> list[int]:
-        """Replicas that are not in sync, and have the partition in a higher epoch than this topic ever had."""
-        state, found = self.state(topic, partition), []
-        for number in self.assignment(topic, partition) if state is not None else ():
-            replica = self._replica_on(number, TopicPartition(topic, partition))
-            if state and number not in state["isr"] and replica and replica.leader_epoch > state["leader_epoch"]:
-                found.append(number)
-        return found
+    def _logs_of_former_topics(self) -> Iterator[tuple[int, Path]]:
+        """(broker, folder) of replicas that are not in sync, and are in a higher epoch than their topic ever had."""
+        for topic, partition in self.partitions():
+            state = self.state(topic, partition)
+            for number in self.assignment(topic, partition) if state is not None else ():
+                replica = self._replica_on(number, TopicPartition(topic, partition))
+                if state is None or number in state["isr"] or replica is None or replica.log is None:
+                    continue
+                if max(replica.leader_epoch, replica.log.epochs.latest) > state["leader_epoch"]:
+                    yield number, replica.log.folder
 
     def _refused_changes(self) -> Iterator[tuple[int, TopicPartition, int]]:
         """(leader, partition, leader epoch): the writer tells the path and the reason, then its broker the change."""

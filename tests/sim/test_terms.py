@@ -151,6 +151,13 @@ def compaction_has_left_nothing_there(scene: Scene) -> None:
     scene.fetch()
 
 
+def its_follower_has_a_former_topics_log(scene: Scene) -> None:
+    scene.leads()
+    scene.other.log.epochs.entries = [(1, 0), (6, 9)]
+    scene.fetch()
+    scene.fetch()
+
+
 def a_fetch_counts_twice(scene: Scene) -> None:
     scene.leads()
     scene.fetch(request=1)
@@ -200,7 +207,9 @@ def test_what_must_not_be_is_found(happens: Callable[[Scene], None], min_isr: in
     assert [complaint in line for line in scene.terms.broken] == [True], scene.terms.broken
 
 
-@pytest.mark.parametrize("happens", [all_is_well, compaction_has_left_nothing_there])
+@pytest.mark.parametrize(
+    "happens", [all_is_well, compaction_has_left_nothing_there, its_follower_has_a_former_topics_log]
+)
 def test_a_sound_leader_is_left_alone(happens: Callable[[Scene], None]) -> None:
     scene = Scene(min_isr=2)
     happens(scene)

@@ -182,7 +182,8 @@ class Terms:
         """Who fetches from an offset has its leader's log up to there: truncation comes first, whatever was elected.
 
         Where both logs have the same epoch at an offset, they are the same up to it. Where compaction has left no batch
-        there, a log that was loaded after a loss of power may not know its epoch. Source: KIP-101, KIP-279; §13.1.
+        there, a log that was loaded after a loss of power may not know its epoch. Epochs above the leader's are those
+        of a former topic of that name, whose log nobody has deleted. Source: KIP-101, KIP-279; §13.1.
         """
         mine, other, end = leader.log, follower.log, columns["offset"]
         if mine is None or other is None or other.leo != end or follower.leader_epoch != columns["epoch"]:
@@ -191,6 +192,8 @@ class Terms:
             return
         self.compared += 1
         epochs = mine.epochs.epoch_for(end - 1), other.epochs.epoch_for(end - 1)
+        if max(epochs) > columns["epoch"]:
+            return
         if epochs[0] != epochs[1] and -1 not in epochs and all(_has_batch_at(log, end - 1) for log in (mine, other)):
             self.broken.append(
                 f"broker {columns['replica']} fetches {tp} from {end} on, but has offset {end - 1} in epoch "
