@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_sim.log.config import LogConfig
 from broker_sim.log.leader_epochs import LeaderEpochs
 from broker_sim.log.log import Log
 from broker_sim.replicas.offsets import Offsets
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.types import DeleteRecordsResult, EpochEnd, ListedOffset
-from controller.sim.oracles.offsets import WatchedOffsets
+from controller.sim.oracles.offsets import WatchedOffsets, end_of
 from controller.sim.plan import Plan, Step
 from controller.sim.play import play
 from controller.sim.shape import Shape
+from controller.wire.records import build_values
+from controller.wire.types import TopicPartition
 
 pytestmark = pytest.mark.sim
 SHAPE = Shape(brokers=3, controllers=1, partitions=2, side_producers=1, offset_probers=3, batch_records=3)
@@ -97,3 +101,41 @@ def test_a_wrong_answer_is_seen(
 ) -> None:
     monkeypatch.setattr(owner, name, damage(vars(owner)[name]))
     assert any(complaint in line for seed in range(4, 10) for line in asked(seed))
+
+
+@pytest.mark.parametrize(
+    "led",
+    [
+        ((1, 3), (2, 3), (5, 3)),
+        ((0, 3), (1, 0), (3, 3), (4, 0)),
+        # A former topic had 4, or 2 and 4; the next one of its name has lower ones, and not of each there are records.
+        ((4, 3), (2, 0)),
+        ((4, 3), (1, 3), (2, 0)),
+        ((4, 3), (1, 3), (3, 3), (5, 0)),
+        ((2, 3), (4, 3), (2, 3), (3, 3)),
+        # A follower that had records of the next topic already, and then went on with what was kept of the former.
+        ((0, 3), (4, 3), (2, 0)),
+        ((0, 3), (4, 3), (2, 3), (3, 3)),
+    ],
+)
+def test_an_epoch_ends_where_a_later_one_of_the_same_topic_begins(
+    tmp_path: Path, led: tuple[tuple[int, int], ...]
+) -> None:
+    """`led`: an epoch of a leader, and how many records it writes."""
+    log = Log(TopicPartition("t", 0), tmp_path / "t-0", LogConfig())
+    log.create()
+    for epoch, count in led:
+        log.assign_epoch(epoch, log.leo)
+        for _ in range(count):
+            log.append_as_leader(build_values([(b"k", b"v")], timestamp=1), leader_epoch=epoch, now_ms=1)
+    last = led[-1][0]
+    ends = {epoch: end_of(log, epoch, led=last) for epoch in range(last)}
+    assert ends == {epoch: log.end_offset_for_epoch(epoch)[1] for epoch in range(last)}
+
+
+def test_an_end_that_ignores_a_later_epoch_of_the_same_topic_is_wrong(tmp_path: Path) -> None:
+    log = Log(TopicPartition("t", 0), tmp_path / "t-0", LogConfig())
+    log.create()
+    for epoch in (4, 1, 3):
+        log.append_as_leader(build_values([(b"k", b"v")] * 3, timestamp=1), leader_epoch=epoch, now_ms=1)
+    assert [end_of(log, epoch, led=4) for epoch in range(4)] == [3, 6, 6, 9]

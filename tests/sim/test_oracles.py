@@ -425,6 +425,21 @@ def test_epochs_of_a_former_topic_may_be_forgotten(tmp_path: Path, first: int, i
     at_rest(tmp_path, look)
 
 
+@pytest.mark.parametrize(("led", "is_again", "complains"), [(0, True, False), (0, False, True), (1, True, True)])
+def test_no_epoch_may_be_known_of_a_log_of_a_former_topic(
+    tmp_path: Path, led: int, is_again: bool, complains: bool
+) -> None:
+    """It led the new one without a record, and then followed a leader whose own epoch begins at the same offset."""
+
+    def look(sound: Sound) -> None:
+        sound.cluster.deletable |= {TOPIC} if is_again else set()
+        with changed(sound.follower.log.epochs, "entries", []), changed(sound.follower, "leader_epoch", led):
+            seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
+        assert ["the cache says -1" in line for line in seen] == [True] * complains
+
+    at_rest(tmp_path, look)
+
+
 @pytest.mark.parametrize(("last", "is_again", "complains"), [(0, True, False), (0, False, True), (3, True, True)])
 def test_epochs_that_begin_again_are_those_of_a_later_topic(
     tmp_path: Path, last: int, is_again: bool, complains: bool

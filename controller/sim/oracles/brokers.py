@@ -225,6 +225,7 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
 
     A log that a former topic of this name has left behind goes on under the new one, as in Kafka: the new epochs are no
     higher, and with them the older ones leave the cache; a start finds those of the batches, and the new ones no more.
+    A new one without a batch is cut off where the next leader's begins: then no epoch is known, up to that leader's.
     Source: broker.md §14; Kafka 3.9 `LeaderEpochFileCache.maybeTruncateNonMonotonicEntries`, `LogSegment.recover`.
     """
     del history
@@ -233,9 +234,10 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
         if log is None:
             continue
         start = log.log_start_offset if tail is None else max(log.log_start_offset, log.leo - tail)
+        lowest = log.epochs.entries[0][0] if log.epochs.entries else replica.leader_epoch
         for base, (last, epoch, _) in batches_between(log, start, log.leo).items():
             kept = log.epochs.epoch_for(max(base, log.log_start_offset))
-            is_of_a_former = kept < 0 and tp.topic in cluster.deletable and epoch >= log.epochs.entries[0][0]
+            is_of_a_former = kept < 0 and tp.topic in cluster.deletable and epoch >= lowest
             if kept != epoch and not is_of_a_former and not (tp.topic in cluster.deletable and _begins_again(log)):
                 yield (
                     f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {kept}: "

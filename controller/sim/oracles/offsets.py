@@ -92,7 +92,8 @@ class WatchedOffsets(Offsets):
         if partition is None or (log := partition.log) is None or not log.config.deletes:
             return found
         if found.error is ErrorCode.NONE and found.end_offset >= 0:
-            end = end_of(log, leader_epoch) if leader_epoch < partition.leader_epoch else log.leo
+            led = partition.leader_epoch
+            end = end_of(log, leader_epoch, led=led) if leader_epoch < led else log.leo
             if found.end_offset != end or found.leader_epoch > leader_epoch:
                 self._broken.append(
                     f"{self._name}, asked for the end of epoch {leader_epoch} of {topic_partition}: {found}, not {end}"
@@ -151,10 +152,20 @@ def epoch_at_start(log: Log) -> int:
     return first.partition_leader_epoch
 
 
-def end_of(log: Log, epoch: int) -> int:
-    """Where the batches of later epochs begin, the log's end where there is none. A topic that is made anew begins at
-    epoch 0, and a log of its name that was kept goes on: what an earlier epoch follows is not of a later one."""
-    end = log.leo
-    for header in headers_between(log, log.log_start_offset, log.leo):
-        end = log.leo if header.partition_leader_epoch <= epoch else min(end, header.base_offset)
+def end_of(log: Log, epoch: int, *, led: int) -> int:
+    """Where the batches of later epochs begin, the log's end where there is none. `led`: the epoch of its leader.
+
+    A topic that is made anew begins at epoch 0, and a log of its name that was kept goes on: what a lower epoch follows
+    is of the former topic, and not later than any of this one's. The leader's own epoch may be the one that follows,
+    also before there is a batch of it.
+    """
+    end, lowest, bound = log.leo, led, led + 1
+    for header in reversed(headers_between(log, log.log_start_offset, log.leo)):
+        if (own := header.partition_leader_epoch) >= bound:
+            # Of a former topic, as is whatever has the same epoch as this one's and stands before that.
+            bound = lowest
+            continue
+        if own <= epoch:
+            break
+        end, lowest, bound = header.base_offset, own, own + 1
     return max(log.log_start_offset, end)
