@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,7 +91,7 @@ class Scene:
     def _table(self, number: int) -> Any:
         quotas = [ReplicationQuota(BrokerId(number)) for _ in range(2)]
         quotas[1].set_throttled("t", "*")
-        partitions = {TP: SimpleNamespace(led=self.led if number == 1 else None)}
+        partitions = {tp: SimpleNamespace(led=self.led if number == 1 else None) for tp in (TP, OTHER)}
         return SimpleNamespace(leader_quota=quotas[0], follower_quota=quotas[1], partitions=partitions)
 
     def fetch(self, tp: TopicPartition, offset: int, size: int = 0, *, throttled: bool = False) -> list[str]:
@@ -98,6 +99,11 @@ class Scene:
         self.rates.row(BrokerId(1), TraceEvent.FETCH, 0, tp, columns)
         self.now_s += 0.5
         return self.rates.broken
+
+    @property
+    def partition(self) -> Any:
+        """The leader's replica of the other partition."""
+        return self.cluster.brokers[1].replicas.table.partitions[OTHER]
 
     @property
     def quota(self) -> Any:
@@ -140,3 +146,25 @@ def test_a_follower_that_does_not_ask_for_what_is_in_sync_is_found() -> None:
         assert scene.fetch(TP, 5) == []
     scene.lags[OTHER] = 0
     assert "has not asked 1 for t-1" in scene.fetch(TP, 5)[0]
+
+
+def _not_led(scene: Scene) -> None:
+    scene.partition.led = None
+
+
+def _led_anew(scene: Scene) -> None:
+    scene.partition.led = SimpleNamespace(isr=(BrokerId(1), BrokerId(2)))
+
+
+def _deleted(scene: Scene) -> None:
+    del scene.cluster.brokers[1].replicas.table.partitions[OTHER]
+
+
+@pytest.mark.parametrize("happens", [_not_led, _led_anew, _deleted])
+def test_a_leader_that_leads_it_no_longer_does_not_tell_who_asks(happens: Callable[[Scene], None]) -> None:
+    """A follower that did not hear of it asks on, and its lag stays what it was."""
+    scene = Scene()
+    assert scene.fetch(OTHER, 5) == []
+    happens(scene)
+    for _ in range(int(2 * ASKED_S) + 3):
+        assert scene.fetch(TP, 5) == []

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from broker_sim.broker import Broker
+from broker_sim.isr import LedPartition
 from broker_sim.replicas.quota import ReplicationQuota
 from broker_sim.replicas.table import ReplicaTable
 from controller.sim.cluster import Cluster
@@ -78,7 +79,8 @@ class _Fetch(NamedTuple):
     size: int
     #: requests that this follower sent to this leader before it
     nth: int
-    #: the follower's life; its quota, and how often its throttled replicas changed
+    #: what the leader led it by; the follower's life; its quota, and how often its throttled replicas changed
+    led: object
     life: object
     quota: object
     changes: int
@@ -114,7 +116,7 @@ class QuotaRates:
         self._member_is_free(broker, tp, columns, table)
         quota = other.follower_quota
         assert isinstance(quota, WatchedQuota)
-        now = self._now(broker, follower, columns, quota, before)
+        now = self._now(broker, follower, columns, quota, before, _led(table, tp))
         self._asks_for_the_rest(broker, follower, link, now)
         if quota.is_throttled(tp):
             link[tp] = now
@@ -122,7 +124,13 @@ class QuotaRates:
                 self._arrived(follower, quota, before, now)
 
     def _now(
-        self, leader: int, follower: int, columns: Mapping[str, Any], quota: WatchedQuota, before: _Fetch | None
+        self,
+        leader: int,
+        follower: int,
+        columns: Mapping[str, Any],
+        quota: WatchedQuota,
+        before: _Fetch | None,
+        led: LedPartition | None,
     ) -> _Fetch:
         now_s = self._cluster.world.loop.time()
         last_s, nth = self._requests.get((leader, follower), (-1.0, 0))
@@ -134,12 +142,13 @@ class QuotaRates:
         before_s = before.at_s if before is not None and is_next else -1.0
         is_at_end = offset >= columns["leo"]
         is_further = before is not None and offset > before.offset
-        return _Fetch(now_s, before_s, offset, is_further, is_at_end, columns["bytes"], nth, life, quota, quota.changes)
+        size, changes = columns["bytes"], quota.changes
+        return _Fetch(now_s, before_s, offset, is_further, is_at_end, size, nth, led, life, quota, changes)
 
     def _member_is_free(self, leader: int, tp: TopicPartition, columns: Mapping[str, Any], table: ReplicaTable) -> None:
         """A leader holds back nobody who is in the ISR."""
-        replica = table.partitions.get(tp)
-        isr = replica.led.isr if replica is not None and replica.led is not None else ()
+        led = _led(table, tp)
+        isr = led.isr if led is not None else ()
         if columns["throttled"] and columns["replica"] in isr:
             self.broken.append(f"the leader {leader} holds back {columns['replica']}, in the ISR of {tp}")
 
@@ -165,7 +174,11 @@ class QuotaRates:
     def _asks_for_the_rest(
         self, leader: int, follower: int, link: Mapping[TopicPartition, _Fetch], now: _Fetch
     ) -> None:
-        """A throttle does not keep a follower from asking for what is in sync, while it asks for something else."""
+        """A throttle does not keep a follower from asking for what is in sync, while it asks for something else.
+
+        Only a leader tells who asks. A follower that seemed dead while a move dropped it and its leader goes on asking that
+        one, is refused without a row, and believes that it lacks nothing.
+        """
         cluster = self._cluster
         if cluster.paused or cluster.world.is_disturbed or any(disk.failing for disk in cluster.disks.values()):
             self._quiet_since_s = now.at_s
@@ -174,7 +187,10 @@ class QuotaRates:
         broker = cluster.brokers.get(follower)
         fetcher = broker.replicas.fetchers.fetchers.get((BrokerId(leader), 0)) if broker and broker.replicas else None
         in_sync = {tp for tp, lag in fetcher.lags if lag == 0} if fetcher is not None else set()
+        table = self._table(leader)
         for tp, last in link.items():
+            if table is None or _led(table, tp) is not last.led:
+                continue
             since_s = now.at_s - max(last.at_s, self._quiet_since_s)
             is_left_out = since_s > ASKED_S and now.nth - last.nth > ASKED_TIMES and last.life is now.life
             if is_left_out and tp in in_sync:
@@ -194,3 +210,9 @@ class QuotaRates:
         clock = self._cluster.machine(number).clock
         table.leader_quota = WatchedQuota(table.leader_quota, f"the leader {number}", clock, self.broken)
         table.follower_quota = WatchedQuota(table.follower_quota, f"the follower {number}", clock, self.broken)
+
+
+def _led(table: ReplicaTable, tp: TopicPartition) -> LedPartition | None:
+    """By what a broker leads a partition: another one when it leads it anew."""
+    replica = table.partitions.get(tp)
+    return replica.led if replica is not None else None
