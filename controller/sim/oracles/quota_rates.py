@@ -176,8 +176,8 @@ class QuotaRates:
     ) -> None:
         """A throttle does not keep a follower from asking for what is in sync, while it asks for something else.
 
-        Only a leader tells who asks. A follower that seemed dead while a move dropped it and its leader goes on asking that
-        one, is refused without a row, and believes that it lacks nothing.
+        Only a leader tells who asks. A follower that seemed dead while a move dropped it and its leader goes on asking
+        that one, is refused without a row, and believes that it lacks nothing.
         """
         cluster = self._cluster
         if cluster.paused or cluster.world.is_disturbed or any(disk.failing for disk in cluster.disks.values()):
