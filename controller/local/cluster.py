@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -170,21 +171,26 @@ class Cluster:
         offset = child.log_end()
         edit_faults(self.plan.fault_file, lambda present: (*present, row))
         try:
-            await child.wait_for_rows(_about(event, broker_id), 1, timeout_s=_SHUTDOWN_GRACE_S, offset=offset)
+            await child.wait_for_rows(_about(broker_id, event), 1, timeout_s=_SHUTDOWN_GRACE_S, offset=offset)
         except ChildFailed as error:
             raise ClusterError(str(error)) from error
 
     async def _let_up(self, broker_id: int) -> None:
         """Ends the faults that have it down; those that are about other brokers, too, are the user's to end."""
         child, downs = self.broker(broker_id), self._downs(broker_id)
-        offset, wide = child.log_end(), [row for row in downs if row.broker not in (broker_id, (broker_id,))]
+        wide = [row for row in downs if row.broker not in (broker_id, (broker_id,))]
         if wide:
             raise ClusterError(
                 f"broker-{broker_id} is down by the fault {wide[0].id}, and others with it; "
                 f"end it with: kwob fault clear {wide[0].id}"
             )
+        with suppress(TimeoutError):  # before the process has acted on a fault, its end would start nobody
+            is_down = _about(broker_id, ev.BROKER_KILLED, ev.BROKER_STOPPED)
+            is_either = _about(broker_id, ev.BROKER_STARTED, ev.BROKER_KILLED, ev.BROKER_STOPPED)
+            await child.wait_for_last(is_either, is_down, timeout_s=_SHUTDOWN_GRACE_S)
+        offset = child.log_end()
         edit_faults(self.plan.fault_file, lambda present: [row for row in present if row not in downs])
-        await child.wait_for_rows(_about(ev.BROKER_STARTED, broker_id), 1, timeout_s=_START_S, offset=offset)
+        await child.wait_for_rows(_about(broker_id, ev.BROKER_STARTED), 1, timeout_s=_START_S, offset=offset)
 
     async def kill_controller(self, controller_id: int) -> None:
         """SIGKILL. Raises: ClusterError, when it does not run."""
@@ -371,8 +377,8 @@ async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _about(event: str, broker_id: int) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda row: row.get("event") == event and row.get("broker_id") == broker_id
+def _about(broker_id: int, *events: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda row: row.get("event") in events and row.get("broker_id") == broker_id
 
 
 def _pid(child: Child | None) -> int | None:

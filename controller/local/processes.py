@@ -68,6 +68,27 @@ class Child:
                 f"{self.name} did not log {event} within {timeout_s:g} s; its log: {self.log_path}"
             ) from None
 
+    async def wait_for_last(
+        self,
+        is_about: Callable[[Mapping[str, Any]], bool],
+        is_wanted: Callable[[Mapping[str, Any]], bool],
+        *,
+        timeout_s: float,
+    ) -> None:
+        """Returns once the newest log line of this run that is about it is wanted, or the child has ended.
+
+        Raises: TimeoutError.
+        """
+        at, is_so = self.log_offset, False
+        async with asyncio.timeout(timeout_s):
+            while self.is_alive:
+                rows, at = rows_from(self.log_path, at)
+                for row in filter(is_about, rows):
+                    is_so = is_wanted(row)
+                if is_so:
+                    return
+                await asyncio.sleep(_POLL_S)
+
     async def wait_for_rows(
         self, matches: Callable[[Mapping[str, Any]], bool], count: int, *, timeout_s: float, offset: int | None = None
     ) -> None:

@@ -71,6 +71,28 @@ def test_a_child_that_says_nothing_is_waited_for_only_so_long(tmp_path: Path) ->
     asyncio.run(main())
 
 
+def test_the_newest_line_about_something_counts(tmp_path: Path) -> None:
+    path = tmp_path / "c.log"
+
+    async def main() -> None:
+        child = await stubborn(path)
+        for events, is_down in ((["up", "down", "else"], True), (["up"], False), (["down"], True)):
+            with path.open("a") as log:
+                log.writelines(f'{{"event": "{event}"}}\n' for event in events)
+            down = child.wait_for_last(
+                lambda row: row.get("event") in ("up", "down"), lambda row: row["event"] == "down", timeout_s=0.3
+            )
+            if is_down:
+                await down
+            else:
+                with pytest.raises(TimeoutError):
+                    await down
+        await child.kill()
+        await child.wait_for_last(lambda row: False, lambda row: False, timeout_s=0.3)
+
+    asyncio.run(main())
+
+
 def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(ChildFailed, match="cannot run"):

@@ -86,7 +86,7 @@ async def _at_once(*_: object, **__: object) -> None:
 def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _: str, faults: list[Fault], left: list[Fault] | None
 ) -> None:
-    runs = SimpleNamespace(is_alive=True, log_end=lambda: 0, wait_for_rows=_at_once)
+    runs = SimpleNamespace(is_alive=True, log_end=lambda: 0, wait_for_rows=_at_once, wait_for_last=_at_once)
     monkeypatch.setattr(Cluster, "broker", lambda self, broker_id: runs)
     edit_faults(tmp_path / FAULT_FILE, lambda present: faults)
     cluster = shared(tmp_path)
@@ -96,3 +96,22 @@ def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none
     else:
         asyncio.run(cluster.start_broker(1))
     assert list(read_faults(tmp_path / FAULT_FILE)) == (faults if left is None else left)
+
+
+def test_a_start_that_comes_at_once_waits_until_the_broker_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault that is ended before its process has acted on it leaves the broker up, and nothing to wait for."""
+    in_force: list[list[str | None]] = []
+
+    async def until_down(is_about: Any, is_wanted: Any, **_: object) -> None:
+        in_force.append([row.id for row in read_faults(tmp_path / FAULT_FILE)])
+        rows = [{"event": event, "broker_id": 1} for event in ("broker.started", "broker.killed", "broker.stopped")]
+        assert [(is_about(row), is_wanted(row)) for row in rows] == [(True, False), (True, True), (True, True)]
+        assert not is_about({"event": "broker.started", "broker_id": 2})
+
+    runs = SimpleNamespace(is_alive=True, log_end=lambda: 0, wait_for_rows=_at_once, wait_for_last=until_down)
+    monkeypatch.setattr(Cluster, "broker", lambda self, broker_id: runs)
+    edit_faults(tmp_path / FAULT_FILE, lambda present: [Kill(id="k", broker=1)])
+    asyncio.run(shared(tmp_path).start_broker(1))
+    assert in_force == [["k"]] and list(read_faults(tmp_path / FAULT_FILE)) == []
