@@ -82,7 +82,7 @@ class Comparison:
             self._emitted.append(change)
 
     def _pair(self, change: _Change, other: list[_Change]) -> bool:
-        """Whether it has a twin among the others, which is no longer there."""
+        """Whether it has a twin among the others. The twin leaves them, and what became of both is told."""
         is_emitted = other is not self._emitted
 
         def sides(twin: _Change) -> tuple[_Change, _Change]:

@@ -62,7 +62,7 @@ def share_out(
 
 
 def _start(crew: _Crew, work: Callable[..., Any], prepare: Callable[[], None] | None, method: str | None) -> None:
-    """One more of the crew. Signals wait until it is there, and has said that it leaves them to its parent."""
+    """One more of the crew. Signals wait until it is there; in it, until it leaves them to its parent."""
     context = multiprocessing.get_context(method)
     if method == "spawn":
         resource_tracker.ensure_running()  # whose own start lets signals through, waiting or not

@@ -43,9 +43,7 @@ async def play(world: World, folder: Path, row: str, check: Callable[[Cluster, s
     """A cluster under load with the fault in force for 20 s; `check` is told who was out of the ISR meanwhile."""
     cluster = Cluster(world, folder)
     with cluster.logging():
-        await cluster.start()
-        await cluster.create_topic(TOPIC, [[1, 2, 3]])
-        await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+        await start_whole(cluster, [[1, 2, 3]])
         world.machine("client").start(cluster.keep_producing(TOPIC, 1))
         await cluster.sleep(5)
         rows = scenario.parse(f"faults: [{row[:-1]}, for: 20s}}]").rows(world.clock.now_ms() + 1000)
@@ -93,15 +91,20 @@ def test_a_seed_gives_the_same_run_with_faults_too(tmp_path: Path) -> None:
     assert lines("a") == lines("b")
 
 
+async def start_whole(cluster: Cluster, replicas: list[list[int]], configs: dict[str, str] | None = None) -> None:
+    """A cluster with a topic, all of whose replicas are in sync."""
+    await cluster.start()
+    await cluster.create_topic(TOPIC, replicas, configs)
+    await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+
+
 def test_brokers_restore_a_cluster_id_that_was_removed(tmp_path: Path) -> None:
     """The controller serves without it, and all nodes start again. Without that no broker would ever start."""
 
     async def scenario(world: World) -> None:
         cluster = Cluster(world, tmp_path)
         with cluster.logging():
-            await cluster.start()
-            await cluster.create_topic(TOPIC, [[1, 2, 3]])
-            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            await start_whole(cluster, [[1, 2, 3]])
             before = cluster.znode("/cluster/id")
             for number in cluster.numbers():
                 cluster.kill(number)
@@ -137,23 +140,28 @@ def test_a_kill_that_waits_for_a_write_is_taken_back_when_all_is_mended(tmp_path
     run_world(1, scenario)
 
 
-def test_who_has_kept_a_former_topic_starts_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It refuses the epochs of the next topic of that name while they are lower."""
+@pytest.mark.parametrize("kept", ["the epoch", "the log"])
+def test_who_has_kept_a_former_topic_starts_anew(kept: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It refuses the epochs of the next topic of that name while they are lower, or cannot append to the former log."""
 
     async def scenario(world: World) -> None:
         cluster = Cluster(world, tmp_path)
         with cluster.logging():
-            await cluster.start()
-            await cluster.create_topic(TOPIC, [[1, 2, 3]])
-            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            await start_whole(cluster, [[1, 2, 3]])
             await cluster.sleep(2)  # all have heard
             assert cluster.start_refused_anew() == []
             state = cluster.state(TOPIC, 0) | {"isr": [1, 2]}
             with monkeypatch.context() as patch:
                 patch.setattr(cluster, "state", lambda *_: state)
                 assert cluster.start_refused_anew() == []
-                cluster.brokers[3].replicas.table.partitions[TopicPartition(TOPIC, 0)].leader_epoch += 1
+                replica = cluster.brokers[3].replicas.table.partitions[TopicPartition(TOPIC, 0)]
+                if kept == "the epoch":
+                    replica.leader_epoch += 1
+                else:
+                    replica.log.assign_epoch(replica.leader_epoch + 1, replica.log.leo)
+                folder = replica.log.folder
                 assert cluster.start_refused_anew() == [3]
+                assert not folder.exists(), "it starts without that log"
             await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
 
     run_world(1, scenario)
@@ -167,9 +175,7 @@ def test_who_starts_anew_for_a_refused_isr_change(code: ZkCode, is_excused: bool
         cluster = Cluster(world, tmp_path)
         path, tree = f"/brokers/topics/{TOPIC}/partitions/0/state", world.zookeeper.tree
         with cluster.logging():
-            await cluster.start()
-            await cluster.create_topic(TOPIC, [[1, 2, 3]])
-            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            await start_whole(cluster, [[1, 2, 3]])
             cluster.kill(3)
             await cluster.until(lambda: 3 not in cluster.state(TOPIC, 0)["isr"], within_s=60, what="a smaller ISR")
             tree.refusal = lambda op: code if isinstance(op, SetData) and op.path == path else None
@@ -194,9 +200,7 @@ def test_who_is_told_of_its_replicas_after_a_cancelled_move(is_excused: bool, tm
     async def scenario(world: World) -> None:
         cluster = Cluster(world, tmp_path, controllers=2)
         with cluster.logging():
-            await cluster.start()
-            await cluster.create_topic(TOPIC, [[1]], {"min.insync.replicas": "2"})
-            await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+            await start_whole(cluster, [[1]], {"min.insync.replicas": "2"})
             assert await cluster.produce(TOPIC, 0, b"as long as there is one replica, one is enough")
             cluster.machine(2).suspend()  # who is added neither hears of it nor joins
             turn, office = Turn(cluster, random.Random(1)), cluster.active_controller()

@@ -359,6 +359,10 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
             with changed(sound.history, "last_isr_s", sound.cluster.world.loop.time() + long_s - 8):
                 assert calm_after(sound, long_s) == [], "a leader has yet to tell of an ISR"
             state = sound.cluster.controllers[sound.cluster.active_controller()].state
+            with changed(sound.cluster.world.loop, "_now", sound.cluster.world.loop.time() + long_s):
+                sound.history.changed(f"/brokers/topics/{TP.topic}")
+            assert calm_after(sound, long_s) == [], "replicas were written just now"
+            sound.history.last_written_s = 0.0
             with changed(state, "_moves_that_wait", {TP}):
                 assert calm_after(sound, long_s) == [], "a move is to be tried again"
         with with_row(sound.cluster.disks[1].failing, tmp_path, 5):
