@@ -7,7 +7,7 @@ Source: Kafka 3.9 `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `Config
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from broker_sim.zk_client import ZkClient
@@ -134,6 +134,11 @@ class DynamicConfigs:
         """The cluster's dynamic defaults."""
         return self._dynamic_default
 
+    @property
+    def known_topics(self) -> Collection[str]:
+        """Those whose configs have been read here, and that have not been forgotten."""
+        return self._topics.keys()
+
     def subscribe(self, listener: Callable[[Mapping[str, str]], None]) -> None:
         """`listener` gets the broker's dynamic configs, as they apply, now and after each change."""
         self._listeners.append(listener)
@@ -160,16 +165,16 @@ class DynamicConfigs:
                 found[name] = value
         return found
 
-    async def load_topics(self, topics: Iterable[str]) -> set[str]:
-        """Reads the configs of topics that are not known yet; returns those whose configs cannot be read.
+    async def load_topics(self, topics: Collection[str]) -> set[str]:
+        """Reads the configs of topics; returns those whose configs cannot be read: what is known of them stays.
 
         Throttles follow change notices only (§15).
         """
-        missing = sorted(set(topics) - self._topics.keys())
+        wanted = sorted(topics)
         unreadable = set()
-        if missing:
-            found = await self._store.read_readable(topic_entity(topic) for topic in missing)
-            for topic in missing:
+        if wanted:
+            found = await self._store.read_readable(topic_entity(topic) for topic in wanted)
+            for topic in wanted:
                 configs = found[topic_entity(topic)]
                 if isinstance(configs, Unreadable):
                     unreadable.add(topic)

@@ -37,20 +37,32 @@ async def handle_leader_and_isr(context: ControlContext, call: Call) -> Answer:
     request = decode_leader_and_isr(call.body, context.broker_id)
     partitions = [entry.topic_partition for entry in request.partition_states]
     async with context.control_lock:
-        unreadable = await context.configs.load_topics(tp.topic for tp in partitions)
+        without_configs = await _load_configs(context, partitions)
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale, "partition_errors": _errors(dict.fromkeys(partitions, stale), partitions)}
-        results = _host(context, request.partition_states, unreadable)
+        results = _host(context, request.partition_states, without_configs)
     return {"partition_errors": _errors(results, partitions)}
 
 
+async def _load_configs(context: ControlContext, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Reads the configs of topics that are not known, and of those with a partition that is not here yet: a topic of
+    that name may have gone without this broker having known it. Returns the partitions that have to wait for theirs.
+
+    Source: Kafka 3.9 `LogManager.fetchLogConfig`, which reads them whenever a log is made.
+    """
+    known, replicas = context.configs.known_topics, context.replicas
+    new = {tp for tp in partitions if tp.topic not in known or not replicas.is_here(tp)}
+    unreadable = await context.configs.load_topics({tp.topic for tp in new})
+    return {tp for tp in new if tp.topic in unreadable}
+
+
 def _host(
-    context: ControlContext, entries: Iterable[LeaderAndIsrEntry], unreadable: Collection[str]
+    context: ControlContext, entries: Iterable[LeaderAndIsrEntry], without_configs: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Leads and follows, but for partitions of topics whose configs cannot be read yet: those are postponed."""
-    now = [entry for entry in entries if entry.topic_partition.topic not in unreadable]
-    later = [entry for entry in entries if entry.topic_partition.topic in unreadable]
+    """Leads and follows, but for partitions whose topic's configs cannot be read yet: those are postponed."""
+    now = [entry for entry in entries if entry.topic_partition not in without_configs]
+    later = [entry for entry in entries if entry.topic_partition in without_configs]
     context.postponed.drop(entry.topic_partition for entry in now)
     context.postponed.add(later)
     refused = {entry.topic_partition: ErrorCode.UNKNOWN_SERVER_ERROR for entry in later}
@@ -61,8 +73,7 @@ async def host_postponed(context: ControlContext) -> None:
     """Looks again at what was postponed."""
     async with context.control_lock:
         entries = context.postponed.entries
-        unreadable = await context.configs.load_topics(entry.topic_partition.topic for entry in entries)
-        _host(context, entries, unreadable)
+        _host(context, entries, await _load_configs(context, [entry.topic_partition for entry in entries]))
 
 
 async def handle_stop_replica(context: ControlContext, call: Call) -> Answer:

@@ -25,6 +25,10 @@ class ControlledReplicas(Protocol):
         """Stops and deletes; how that went, by partition."""
         ...
 
+    def is_here(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is hosted, or has a log."""
+        ...
+
     def alive_brokers_changed(self) -> None:
         """The metadata names other live brokers."""
         ...
@@ -33,8 +37,13 @@ class ControlledReplicas(Protocol):
 class TopicConfigs(Protocol):
     """The dynamic configs of topics that are hosted."""
 
-    async def load_topics(self, topics: Iterable[str]) -> Collection[str]:
-        """Reads those that it has not; returns those that cannot be read."""
+    @property
+    def known_topics(self) -> Collection[str]:
+        """Those whose configs have been read."""
+        ...
+
+    async def load_topics(self, topics: Collection[str]) -> Collection[str]:
+        """Reads them, also where they are known; returns those that cannot be read."""
         ...
 
     def forget_topics(self, topics: Iterable[str]) -> None:

@@ -214,6 +214,10 @@ class FluidReplicas:
             self._disk.pop(topic_partition, None)
         return ErrorCode.NONE
 
+    def is_here(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is hosted, or some of it is on the disks."""
+        return topic_partition in self._replicas or topic_partition in self._disk
+
     def alive_brokers_changed(self) -> None:
         """The metadata names other live brokers."""
         self.leading.alive_brokers_changed(self._metadata.alive_brokers())

@@ -219,6 +219,10 @@ class ReplicaManager:
         on_disk = (tp for log_dir in self.table.dirs for tp in log_dir.logs)
         return {*on_disk, *(tp for tp, partition in self.table.partitions.items() if not partition.is_offline)}
 
+    def is_here(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is hosted, or has a log that is served or not."""
+        return topic_partition in self.table.partitions or self.table.dirs.get(topic_partition) is not None
+
     def put_aside(self, topic_partition: TopicPartition) -> Path | None:
         """Hosts it no longer, and renames its log (if there is one) to `-stray`; returns where that is then."""
         folder = None

@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 
 from controller.rules.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
 from controller.wire import log_events as ev
-from controller.wire.control import StopReplicaEntry, UpdateMetadataEntry
+from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.records import build_values
-from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
 
@@ -106,8 +106,11 @@ def test_a_topics_own_setting_counts_more_than_its_brokers(in_memory: Any) -> No
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("is_kept", [False, True], ids=["deleted here", "its replica is kept"])
 @pytest.mark.parametrize("after", [{}, {"max.message.bytes": "20"}], ids=["none", "another value"])
-def test_a_topic_that_comes_back_has_the_configs_of_then(in_memory: Any, after: dict[str, str]) -> None:
+def test_a_topic_that_comes_back_has_the_configs_of_then(
+    in_memory: Any, after: dict[str, str], *, is_kept: bool
+) -> None:
     """No notice tells of configs that a topic is created with."""
 
     async def scenario(cluster: Any) -> None:
@@ -122,12 +125,39 @@ def test_a_topic_that_comes_back_has_the_configs_of_then(in_memory: Any, after: 
             topic_partition=TopicPartition("t", 0), state=state, replicas=(BrokerId(1),), being_deleted=True
         )
         await cluster.update_metadata(1, [gone])
-        stop = StopReplicaEntry(topic_partition=TopicPartition("t", 0), leader_epoch=-2, delete_partition=True)
-        await cluster.stop_replica(1, [stop])
+        if not is_kept:
+            stop = StopReplicaEntry(topic_partition=TopicPartition("t", 0), leader_epoch=-2, delete_partition=True)
+            await cluster.stop_replica(1, [stop])
         await cluster.in_broker(1, broker.zk.perform([SetData(path, ConfigEntityZNode.encode(after))]))
         await cluster.world.sleep(1)
-        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic("t", [(1,)], leader_epoch=1)
         assert seen(broker) == (20 if after else of_the_broker)
+
+    in_memory(scenario)
+
+
+def test_a_topic_that_went_unseen_and_comes_back_has_the_configs_of_then(in_memory: Any) -> None:
+    """The broker was told of the former one by LeaderAndIsr alone, so that no UpdateMetadata tells it that it went."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        topic_partition, path = TopicPartition("t", 0), ConfigEntityZNode.path("topics/t")
+        of_then = ConfigEntityZNode.encode({"max.message.bytes": "10"})
+        await cluster.in_broker(1, broker.zk.perform([Create(path, of_then)]))
+        entry = LeaderAndIsrEntry(
+            topic_partition=topic_partition,
+            state=LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),)),
+            assignment=ReplicaAssignment(replicas=(BrokerId(1),)),
+            is_new=True,
+        )
+        await cluster.leader_and_isr(1, [entry])
+        seen = log_config("max_message_bytes")
+        assert seen(broker) == 10
+        stop = StopReplicaEntry(topic_partition=topic_partition, leader_epoch=-2, delete_partition=True)
+        await cluster.stop_replica(1, [stop])
+        await cluster.in_broker(1, broker.zk.perform([SetData(path, ConfigEntityZNode.encode({}))]))
+        await cluster.leader_and_isr(1, [entry])
+        assert seen(broker) > 10
 
     in_memory(scenario)
 

@@ -23,9 +23,9 @@ SAFE = ConfigEntityZNode.encode({"min.insync.replicas": "2", "retention.ms": "-1
 PATH = ConfigEntityZNode.topic("t")
 
 
-def led(epoch: int) -> LeaderAndIsrEntry:
+def led(epoch: int, topic_partition: TopicPartition = TP) -> LeaderAndIsrEntry:
     return LeaderAndIsrEntry(
-        topic_partition=TP,
+        topic_partition=topic_partition,
         state=LeaderAndIsr(leader=ONE, isr=(ONE,), leader_epoch=epoch),
         assignment=ReplicaAssignment(replicas=(ONE,)),
         is_new=True,
@@ -90,6 +90,23 @@ def test_a_partition_is_hosted_once_its_topics_configs_can_be_read(
         partition = hosted(cluster)
         assert (partition.leader_epoch, partition.min_insync_replicas) == (1, 2)
         assert partition.log.config.retention_ms == -1
+
+    in_memory(scenario)
+
+
+def test_a_known_topic_whose_configs_cannot_be_read_now_waits_with_its_new_partitions_alone(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await write(cluster, PATH, SAFE)
+        assert await host(cluster) == 0
+        refuse(cluster, PATH)
+        added = TopicPartition("t", 1)
+        answer = await cluster.leader_and_isr(1, [led(1), led(1, added)])
+        assert [row.error_code for row in answer.partition_errors] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert hosted(cluster).leader_epoch == 1
+        allow(cluster)
+        await cluster.world.sleep(3)
+        assert cluster.brokers[1].context.replicas.table.partitions[added].min_insync_replicas == 2
 
     in_memory(scenario)
 
