@@ -182,7 +182,7 @@ async def _course(desk: _Desk) -> None:
         await _dry(desk, plan, rate)
     rollback = desk.new_path("rollback")
     of_dirs = ("--replica-alter-log-dirs-throttle", turn.chance.choice(DIR_RATES)) if desk.names_dirs else ()
-    await _execute(desk, plan, rate, "--rollback-json-file", rollback, *of_dirs)
+    await execute(desk, plan, rate, "--rollback-json-file", rollback, *of_dirs)
     await cluster.world.sleep(turn.chance.choice((0.0, 0.5, 2.0)))
     bends = (_add, _add, _again, _verify_one, _verify_and_keep, _verify_reordered, _cancel, _cancel_and_keep)
     for bend in turn.chance.sample(bends, turn.chance.choice((2, 3))):
@@ -218,17 +218,17 @@ async def _topic_is_there(turn: Turn, topic: str) -> bool:
 _Bend = Callable[[_Desk, str, str, str], Awaitable[None]]
 
 
-async def _execute(desk: _Desk, plan: str, rate: str, *options: str) -> int | None:
+async def execute(desk: _Desk, plan: str, rate: str, *options: str) -> int | None:
     """`--execute` with a throttle; without `--additional` it is refused while anything moves."""
     cluster = desk.cluster
-    before = cluster.moving()
+    before, heard = cluster.moving(), _moves_of_the_office(cluster)
     desk.throttles.expect(None if "--dry-run" in options else rate)
     ended = await desk.run("--execute", "--reassignment-json-file", plan, "--throttle", rate, *options)
     if ended is None:
         return None
     code, _ = ended
-    others = cluster.moving().keys() - desk.files[plan]
-    same = {tp for tp in others if before.get(tp) == cluster.moving()[tp]}
+    moving, heard = cluster.moving(), heard & _moves_of_the_office(cluster)
+    same = {tp for tp in (moving.keys() & heard) - desk.files[plan] if before.get(tp) == moving[tp]}
     if code == 0 and same and "--additional" not in options and "--dry-run" not in options:
         desk.wrong(f"a reassignment began beside others, {sorted(same)}, though nobody gave --additional")
     return code
@@ -238,7 +238,7 @@ async def _dry(desk: _Desk, plan: str, rate: str) -> None:
     """`--dry-run` changes nothing."""
     writes = desk.throttles.writes
     mark = desk.cluster.moves_of_others, desk.cluster.rates_of_others
-    code = await _execute(desk, plan, rate, "--dry-run")
+    code = await execute(desk, plan, rate, "--dry-run")
     others = desk.cluster.moves_of_others, desk.cluster.rates_of_others
     if code is not None and desk.throttles.writes != writes and others == mark:
         desk.wrong(f"--dry-run wrote {desk.throttles.last}")
@@ -251,14 +251,14 @@ async def _add(desk: _Desk, plan: str, rate: str, rollback: str) -> None:
     if all(more.values()):
         share = 0.2 if len(desk.cluster.moving()) == 1 else 0.6  # beside a single one it must be refused, too
         additional = ("--additional",) if desk.turn.chance.random() < share else ()
-        await _execute(desk, desk.plan(more), rate, *additional)
+        await execute(desk, desk.plan(more), rate, *additional)
 
 
 async def _again(desk: _Desk, plan: str, rate: str, rollback: str) -> None:
     """The same with the same file for the way back, which is there: it is refused, and the file stays."""
     if not desk.rewrite(rollback):
         return
-    code = await _execute(desk, plan, rate, "--additional", "--rollback-json-file", rollback)
+    code = await execute(desk, plan, rate, "--additional", "--rollback-json-file", rollback)
     if not desk.is_as_rewritten(rollback) or code == 0:
         desk.wrong(f"a file that was there was taken for the way back, exit code {code}")
 
@@ -293,10 +293,15 @@ async def _verify(desk: _Desk, plan: str, *options: str) -> bool:
     return cleared
 
 
-def _moves_of_the_office(cluster: Cluster) -> Collection[_Partition]:
-    """What moves, as far as whoever is in office could read the topics: of more no tool hears."""
+def _moves_of_the_office(cluster: Cluster) -> set[_Partition]:
+    """What moves, as far as whoever is in office could read the topics: of more no tool hears. Nor does it of a topic
+    whose replicas have all been deleted: while ZooKeeper refuses to delete its znode, that says alone what was moving.
+    Source: §8.8, §10.7."""
     controller = cluster.controllers.get(cluster.active_controller() or -1)
-    return () if controller is None else set(controller.state.partitions_being_reassigned)
+    if controller is None:
+        return set()
+    state = controller.state
+    return {tp for tp in state.partitions_being_reassigned if state.assignment(tp).is_being_reassigned}
 
 
 def _between_dirs(cluster: Cluster) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from controller.admin.cluster import port
 from controller.admin.cluster.queries import list_reassignments
 from controller.admin.reassignment import execute, throttles, verify
 from controller.admin.toolkit.options import Arguments
 from controller.core.events import TopicDeletionStopReplicaResponseReceived
 from controller.core.transitions import ReplicaState
+from controller.sim import tooled
 from controller.sim.history import StateWritten
 from controller.sim.late import LATE
 from controller.sim.oracles import throttles as oracle
@@ -322,6 +325,39 @@ def test_a_sound_tool_is_not_complained_of() -> None:
     assert [administered(seed) for seed in (0, 1, 18)] == [[]] * 3
 
 
+#: A partition that moves, as the office has it, and as it has it once the deletion of its topic has come that far.
+MOVING = ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2)), adding_replicas=(BrokerId(2),))
+DELETED = MOVING.without(BrokerId(1)).without(BrokerId(2))
+
+
+@pytest.mark.parametrize(
+    ("at_first", "at_last", "complains"),
+    [(MOVING, MOVING, True), (DELETED, DELETED, False), (MOVING, DELETED, False), (DELETED, MOVING, False)],
+    ids=["it moves", "its znode alone is left", "it is deleted meanwhile", "the next office reads its znode"],
+)
+def test_no_move_begins_beside_one_that_the_office_tells_of(
+    at_first: ReplicaAssignment, at_last: ReplicaAssignment, complains: bool
+) -> None:
+    """The znode of its topic says all the time that it moves."""
+    view, broken = SimpleNamespace(partitions_being_reassigned={TP}, assignment=lambda tp: at_first), list[str]()
+    cluster = SimpleNamespace(
+        moving=lambda: {TP: ([1, 2], [2], [])},
+        active_controller=lambda: 1001,
+        controllers={1001: SimpleNamespace(state=view)},
+    )
+
+    async def run(*argv: str) -> tuple[int, dict[str, Any]]:
+        view.assignment = lambda tp: at_last
+        return 0, {}
+
+    throttles_set = SimpleNamespace(expect=lambda rate: None)
+    desk: Any = SimpleNamespace(
+        cluster=cluster, throttles=throttles_set, files={"a": set()}, run=run, wrong=broken.append
+    )
+    assert asyncio.run(tooled.execute(desk, "a", "300")) == 0
+    assert any("began beside others" in line for line in broken) == complains, broken
+
+
 def _targets_alone(moves: throttles.MoveMap) -> list[BrokerId]:
     return sorted({broker for move in moves.values() for broker in move.destinations})
 
@@ -354,6 +390,10 @@ async def _no_preview(run: Any, plan: Any, running: object, throttle: object) ->
     await run.cluster.start(plan.targets)
 
 
+async def _nothing_runs(cluster: object) -> None:
+    del cluster
+
+
 def _all_done(*_: object) -> verify.State:
     return verify.State.COMPLETED
 
@@ -373,6 +413,7 @@ def _all_done(*_: object) -> verify.State:
         (execute, "alter_reassignments", _nothing_cancelled, "a cancelled move of"),
         (execute, "list_reassignments", _all_that_moves, "--cancel ends"),
         (execute, "_save", lambda path, text: path.write_text(text), "was taken for the way back"),
+        (port.ByBrokers, "running", _nothing_runs, "began beside others"),
         (oracle, "forgotten", lambda *_: [], "forgotten throttles are"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
