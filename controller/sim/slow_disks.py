@@ -59,7 +59,7 @@ async def _slow(turn: Turn) -> AsyncIterator[float]:
 
 async def new_topic(turn: Turn, configs: dict[str, str], *, partitions: int = 1) -> str:
     """A side topic with these configs, all of whose partitions have the same two replicas, which is made anew. Raises
-    NothingThere: nobody leads it, or there are not so many brokers for it."""
+    NothingThere: nobody leads it, there are not so many brokers for it, or somebody else gave it other configs."""
     cluster, topic = turn.cluster, turn.chance.choice(SIDE_TOPICS)
     if cluster.topic_partitions(topic):
         await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, {"topic_names": [topic], "timeout": 100})
@@ -67,7 +67,19 @@ async def new_topic(turn: Turn, configs: dict[str, str], *, partitions: int = 1)
     if cluster.topic_partitions(topic):
         raise NothingThere
     replicas = kept_nothing(turn, topic, min(2, len(cluster.broker_ids)))
-    return await made(turn, topic, replicas, configs, partitions=partitions)
+    await made(turn, topic, replicas, configs, partitions=partitions)
+    if not has_configs(turn, topic, configs):
+        raise NothingThere
+    return topic
+
+
+def has_configs(turn: Turn, topic: str, configs: Mapping[str, str]) -> bool:
+    """Whether ZooKeeper has these configs for the topic, perhaps among others. Of two who make a topic at the same
+    time, one makes it, and the configs are those of who wrote last: they are written before the topic, and the two
+    are no transaction. `AdminZkClient.createTopicWithAssignment`; admin.md."""
+    content = turn.cluster.znode(f"/config/topics/{topic}")
+    there = content.get("config") if isinstance(content, dict) else None
+    return configs.items() <= (there if isinstance(there, dict) else {}).items()
 
 
 async def fill_keys(turn: Turn, topic: str, batches: int, keys: int = 3) -> str:

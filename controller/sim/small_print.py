@@ -21,7 +21,7 @@ from controller.sim.moments import CALM_S
 from controller.sim.operations import alter_configs
 from controller.sim.ruins import log_dirs
 from controller.sim.shape import TOPIC
-from controller.sim.slow_disks import COMPACTED_S, SEGMENTS, new_topic
+from controller.sim.slow_disks import COMPACTED_S, SEGMENTS, has_configs, new_topic
 from controller.sim.turn import NothingThere, Turn
 from controller.sim.twists import free_brokers, move
 from controller.wire.errors import ErrorCode
@@ -39,6 +39,8 @@ COMMIT_ANSWERS: Final = frozenset(
 )
 #: A setting of brokers that logs have, and nobody else changes.
 LOG_SETTING: Final = "log.cleaner.min.cleanable.ratio"
+#: Of a topic of which nothing is to be kept.
+NO_BYTES: Final = {"retention.bytes": "0"}
 
 
 async def _calm(turn: Turn) -> None:
@@ -62,12 +64,13 @@ async def delete_without_a_follower(turn: Turn) -> str:
 
 
 async def keep_no_bytes(turn: Turn) -> str:
-    """Of a topic with `retention.bytes=0` nothing is left once it is committed. `deletableSegments`; §10.4."""
+    """Of a topic with `retention.bytes=0` nothing is left once it is committed, unless somebody else has made the topic
+    anew, without that, by then. `deletableSegments`; §10.4."""
     cluster, shape = turn.cluster, turn.cluster.shape
     if shape is None or shape.housekeeping_ms / 1000 > COMPACTED_S:
         raise NothingThere
     await _calm(turn)
-    topic = await new_topic(turn, {**SEGMENTS, "retention.bytes": "0"})
+    topic = await new_topic(turn, {**SEGMENTS, **NO_BYTES})
     went, leader = await fill(turn, topic, 0, 7), (cluster.state(topic, 0) or {"leader": -1})["leader"]
 
     def committed() -> tuple[int, int]:
@@ -82,7 +85,7 @@ async def keep_no_bytes(turn: Turn) -> str:
     life, (end, _) = cluster.brokers.get(leader), committed()
     await cluster.world.sleep(2 * shape.housekeeping_ms / 1000 + 1.0)
     now, left = committed()
-    if end < 0 or now != end or cluster.brokers.get(leader) is not life:
+    if end < 0 or now != end or cluster.brokers.get(leader) is not life or not has_configs(turn, topic, NO_BYTES):
         raise NothingThere
     if left:
         cluster.contradictions.append(f"broker {leader} keeps {left} bytes of {topic}, of which none are to be kept")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +16,22 @@ import pytest
 
 from broker_sim.log import checkpoints
 from broker_sim.log.errors import StorageFailure
+from controller.sim import small_print
+from controller.sim.cluster import Cluster
 from controller.sim.disk import SimulatedDisk
+from controller.sim.log_troubles import fill
 from controller.sim.oracles.dirs import Dirs
 from controller.sim.oracles.groups import nobody_waits_who_was_answered
 from controller.sim.oracles.tasks import Tasks
 from controller.sim.plan import plan_of
 from controller.sim.play import play
 from controller.sim.programs import Programs
+from controller.sim.shape import Shape
+from controller.sim.slow_disks import new_topic
+from controller.sim.turn import NothingThere, Turn
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
+from controller.wire.zk_operations import SetData
 from controller.world.simulated.world import World, run_world
 
 pytestmark = pytest.mark.sim
@@ -275,3 +284,68 @@ def test_the_small_print_counts(kind: str, says: str) -> None:
     outcome = play(plan_of({"seed": 1, "world": world, "steps": [{"number": 1, "wait_s": 1.0, "kind": kind}]}))
     assert not outcome.broken
     assert says in outcome.taken[0], outcome.taken
+
+
+# -- two of them at once -------------------------------------------------------------------------------------------
+
+#: Two wishes for one topic.
+FORMER, LATTER = {"segment.bytes": "400", "retention.bytes": "0"}, {"segment.bytes": "400"}
+
+
+def whole(scenario: Callable[[Cluster, Turn, Turn], Awaitable[None]], seed: int, folder: Path) -> None:
+    """The scenario with a cluster that has begun, and two turns that draw the same."""
+
+    async def run(world: World) -> None:
+        shape = replace(Shape(), brokers=2, controllers=1, housekeeping_ms=1500)
+        cluster = Cluster(world, folder, shape=shape)
+        with cluster.logging():
+            await cluster.start()
+            await world.until(cluster.healthy, within_s=60, what="a whole cluster")
+            await scenario(cluster, Turn(cluster, random.Random(seed)), Turn(cluster, random.Random(seed)))
+
+    run_world(seed, run)
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_who_is_given_a_topic_has_it_with_its_own_configs(number: int, tmp_path: Path) -> None:
+    """World 5414: one made the topic, another wrote its configs in the same moment."""
+
+    async def scenario(cluster: Cluster, one: Turn, other: Turn) -> None:
+        wishes = (FORMER, LATTER)
+        making = (new_topic(turn, wish) for turn, wish in zip((one, other), wishes, strict=True))
+        given = await asyncio.gather(*making, return_exceptions=True)
+        assert all(isinstance(each, str | NothingThere) for each in given), given
+        assert len(cluster.children("/brokers/topics")) == 1, "both want the same"
+        for wish, topic in zip(wishes, given, strict=True):
+            there = cluster.znode(f"/config/topics/{topic}")["config"] if isinstance(topic, str) else wish
+            assert wish.items() <= there.items()
+
+    whole(scenario, number, tmp_path)
+
+
+@pytest.mark.parametrize("is_taken_back", [True, False])
+def test_bytes_are_kept_once_nobody_says_any_more_that_none_are(
+    is_taken_back: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Brokers that keep them are at fault only as long as that is still said in ZooKeeper."""
+
+    async def scenario(cluster: Cluster, turn: Turn, _: Turn) -> None:
+        async def fill_and_write(turn: Turn, topic: str, *rest: Any) -> str:
+            went = await fill(turn, topic, *rest)
+            if is_taken_back:
+                content = json.dumps({"version": 1, "config": LATTER}).encode()
+                await cluster.write_znode(SetData(f"/config/topics/{topic}", content))
+            for broker in cluster.brokers.values():
+                assert broker.replicas is not None
+                broker.replicas.configs.set_topic_config(topic, LATTER)
+            return went
+
+        monkeypatch.setattr(small_print, "fill", fill_and_write)
+        if is_taken_back:
+            with pytest.raises(NothingThere):
+                await small_print.keep_no_bytes(turn)
+        else:
+            await small_print.keep_no_bytes(turn)
+        assert bool(cluster.contradictions) is not is_taken_back
+
+    whole(scenario, 1, tmp_path)
