@@ -17,6 +17,7 @@ from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
 from controller.sim.shape import Shape
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.records import parse_header
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
 from controller.wire.znodes import TopicPartitionStateZNode
@@ -208,10 +209,10 @@ class Cluster(Programs):
 
         Such a change stays pending, and its leader decides on no other until the next LeaderAndIsr, for which nobody
         asks in a healed cluster. A change that met another version is no excuse: whoever wrote that announces it.
-        So is a broker that was away when a topic was deleted of which nothing could be read, and it starts without the
-        logs that it has kept: it refuses the epochs of another topic of that name while they are lower, or cannot
-        append to the log of the former one, as in Kafka without topic ids.
-        Source: broker.md §9.1; docs/deviations.md (logs of an unreadable topic).
+        So is a broker that was away when a topic was deleted of which nothing could be read, or when a replica was
+        moved away from it, and it starts without the logs that it has kept: it refuses the epochs of another topic of
+        that name while they are lower, or cannot append to the log of the former one, as in Kafka without topic ids.
+        Source: broker.md §9.1; docs/deviations.md (logs of an unreadable topic, log of a former topic).
         """
         kept = list(self._logs_of_former_topics())
         stuck = {broker for broker, tp, epoch in self._refused_changes() if self._is_pending(broker, tp, epoch)}
@@ -223,15 +224,31 @@ class Cluster(Programs):
         return sorted(stuck | {broker for broker, _ in kept})
 
     def _logs_of_former_topics(self) -> Iterator[tuple[int, Path]]:
-        """(broker, folder) of replicas that are not in sync, and are in a higher epoch than their topic ever had."""
+        """(broker, folder) of replicas that are not in sync, and are in a higher epoch than their topic ever had, or
+        were there before their topic and end within a batch of their leader: it sends that batch whole."""
         for topic, partition in self.partitions():
-            state = self.state(topic, partition)
+            state, tp = self.state(topic, partition), TopicPartition(topic, partition)
             for number in self.assignment(topic, partition) if state is not None else ():
-                replica = self._replica_on(number, TopicPartition(topic, partition))
+                replica = self._replica_on(number, tp)
                 if state is None or number in state["isr"] or replica is None or replica.log is None:
                     continue
-                if max(replica.leader_epoch, replica.log.epochs.latest) > state["leader_epoch"]:
+                is_ahead = max(replica.leader_epoch, replica.log.epochs.latest) > state["leader_epoch"]
+                leader = self._replica_on(state["leader"], tp)
+                if is_ahead or (_ends_within_a_batch(replica, leader) and self._was_before_its_topic(number, tp)):
                     yield number, replica.log.folder
+
+    def _was_before_its_topic(self, number: int, tp: TopicPartition) -> bool:
+        """Whether this broker made its log of a partition when the znode of the topic was not there yet."""
+        key, znode = (number, *tp), self.world.zookeeper.tree.get(f"/brokers/topics/{tp.topic}")
+        made_s = (
+            at_s
+            for at_s, _, event in reversed(self.events)
+            if event.get("event") == ev.LOG_CREATED and (event["broker_id"], event["topic"], event["partition"]) == key
+        )
+        if znode is None or (last_s := next(made_s, None)) is None:
+            return False
+        log_age_ms: float = (self.world.loop.time() - last_s) * 1000
+        return log_age_ms > self.world.clock.now_ms() - znode.ctime
 
     def _refused_changes(self) -> Iterator[tuple[int, TopicPartition, int]]:
         """(leader, partition, leader epoch): the writer tells the path and the reason, then its broker the change."""
@@ -298,3 +315,14 @@ class Cluster(Programs):
             if (state := self.state(*tp)) is None or not set(self.assignment(*tp)) <= set(state["isr"])
         }
         return f"registered {sorted(self.registered())}, controller {self.active_controller()}, not whole {states}"
+
+
+def _ends_within_a_batch(replica: Partition, leader: Partition | None) -> bool:
+    """Whether the end of a replica's log lies within a batch of its leader's: no batch from there on continues it."""
+    if replica.log is None or leader is None or leader.log is None:
+        return False
+    end, log = replica.log.leo, leader.log
+    if not log.log_start_offset < end < log.leo:
+        return False
+    data = log.read(end, max_bytes=1, bound=log.leo, min_one=True)
+    return bool(data) and parse_header(data).base_offset < end

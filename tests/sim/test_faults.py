@@ -14,6 +14,8 @@ from controller.sim.faults import kill_at_write
 from controller.sim.turn import Turn
 from controller.sim.twists import die_when_cancelled, move
 from controller.wire import fault_scenario as scenario
+from controller.wire.protocol import ApiKey
+from controller.wire.records import build_values
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Delete, SetData, ZkCode
 from controller.world.simulated.world import World, run_world
@@ -165,6 +167,74 @@ def test_who_has_kept_a_former_topic_starts_anew(kept: str, monkeypatch: pytest.
             await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
 
     run_world(1, scenario)
+
+
+#: what, how many records the former topic has, whether there is a former one, who starts without a log
+KEPT_LOGS = [
+    ("a former log that ends within a batch", 2, True, [3]),
+    ("a former log that goes on with a batch", 3, True, []),
+    ("a log of this topic that ends within a batch", 2, False, []),
+]
+
+
+@pytest.mark.parametrize(("_", "kept", "is_former", "expected"), KEPT_LOGS, ids=[case[0] for case in KEPT_LOGS])
+def test_whose_log_was_there_before_its_topic(
+    _: str, kept: int, is_former: bool, expected: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A broker was away when a replica was moved away from it, and is a replica of the next topic of that name: in the
+    same epoch nothing is cut, and no batch continues the log that it has kept, where its end is within one."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path)
+        with cluster.logging():
+            await start_whole(cluster, [[1, 2, 3]])
+            if is_former:
+                await write_batch(cluster, kept)
+                await leave_a_log_on(cluster, 3)
+                await cluster.create_topic(TOPIC, [[1, 2]])
+                await cluster.until(cluster.healthy, within_s=60, what="the next topic of that name")
+            await write_batch(cluster, 3)
+            if is_former:
+                await move(Turn(cluster, random.Random(1)), TOPIC, {"partition_index": 0, "replicas": [1, 2, 3]})
+            await write_batch(cluster, 3)
+            await cluster.world.sleep(10)
+            assert cluster.healthy() is (expected == [])
+            log = cluster.brokers[3].replicas.table.partitions[TopicPartition(TOPIC, 0)].log
+            if not expected:
+                log.truncate(kept)
+                state = cluster.state(TOPIC, 0) | {"isr": [1, 2]}
+                monkeypatch.setattr(cluster, "state", lambda *_: state)
+            assert cluster.start_refused_anew() == expected
+            assert log.folder.exists() is (expected == [])
+            if expected:
+                await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+
+    run_world(1, scenario)
+
+
+async def write_batch(cluster: Cluster, count: int) -> None:
+    """One batch of so many records, when its leader has heard that it leads; and the time to replicate it."""
+    await cluster.world.sleep(1)
+    batch = build_values([(None, b"value")] * count, timestamp=cluster.world.clock.now_ms())
+    rows = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}]
+    body = {"acks": -1, "timeout": 5_000, "topic_data": rows}
+    answer = await cluster.call(cluster.state(TOPIC, 0)["leader"], ApiKey.PRODUCE, 8, body)
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+    await cluster.world.sleep(2)
+
+
+async def leave_a_log_on(cluster: Cluster, number: int) -> None:
+    """A replica is moved away from a broker that is dead; then its topic is deleted, and the broker comes back."""
+    stay = [each for each in cluster.broker_ids if each != number]
+    cluster.deletable.add(TOPIC)
+    cluster.kill(number)
+    await cluster.until(lambda: number not in cluster.state(TOPIC, 0)["isr"], within_s=60, what="a smaller ISR")
+    await move(Turn(cluster, random.Random(1)), TOPIC, {"partition_index": 0, "replicas": stay})
+    await cluster.until(lambda: cluster.assignment(TOPIC, 0) == stay, within_s=60, what="a move")
+    await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, {"topic_names": [TOPIC], "timeout": 5_000})
+    await cluster.until(lambda: cluster.partitions() == [], within_s=60, what="a deletion")
+    cluster.start_one(number)
+    await cluster.until(lambda: number in cluster.registered(), within_s=60, what="a broker")
 
 
 @pytest.mark.parametrize(("code", "is_excused"), [(ZkCode.OTHER, True), (ZkCode.BAD_VERSION, False)])
