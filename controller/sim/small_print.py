@@ -166,10 +166,10 @@ async def throttle_in_vain(turn: Turn) -> str:
     await _calm(turn)
     cluster, topic = turn.cluster, await new_topic(turn, SEGMENTS)
     path = f"/config/topics/{topic}"
-    before = cluster.world.zookeeper.tree.get(path)
-    content = cluster.znode(path)
-    if before is None or not isinstance(content, dict):
+    znode, content = cluster.world.zookeeper.tree.get(path), cluster.znode(path)
+    if znode is None or not isinstance(content, dict):
         raise NothingThere
+    before = znode.payload  # as it is now: the node goes on changing
     lists = dict(zip(THROTTLED, turn.chance.sample(("*", "no list"), 2), strict=True))
     wrong = json.dumps({**content, "config": {**content.get("config", {}), **lists}}).encode()
     notice = json.dumps({"version": 2, "entity_path": f"topics/{topic}"}).encode()
@@ -181,7 +181,7 @@ async def throttle_in_vain(turn: Turn) -> str:
         for quota in (table.leader_quota, table.follower_quota) if table is not None else ():
             if quota.is_throttled(TopicPartition(topic, 0)):
                 cluster.contradictions.append(f"broker {number} throttles {topic} by {lists}, which cannot be read")
-    await cluster.write_znode(SetData(path, before.payload))
+    await cluster.write_znode(SetData(path, before))
     written.append(await cluster.write_znode(Create("/config/changes/config_change_", notice, sequence=True)))
     return f"{topic} {lists}: {written}"
 

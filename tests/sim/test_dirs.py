@@ -27,7 +27,7 @@ from controller.sim.plan import plan_of
 from controller.sim.play import play
 from controller.sim.programs import Programs
 from controller.sim.shape import Shape
-from controller.sim.slow_disks import new_topic
+from controller.sim.slow_disks import SEGMENTS, new_topic
 from controller.sim.turn import NothingThere, Turn
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
@@ -347,5 +347,13 @@ def test_bytes_are_kept_once_nobody_says_any_more_that_none_are(
         else:
             await small_print.keep_no_bytes(turn)
         assert bool(cluster.contradictions) is not is_taken_back
+
+    whole(scenario, 1, tmp_path)
+
+
+def test_who_throttles_in_vain_takes_it_back(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster, turn: Turn, _: Turn) -> None:
+        topic = (await small_print.throttle_in_vain(turn)).split()[0]
+        assert cluster.znode(f"/config/topics/{topic}")["config"].keys() == SEGMENTS.keys()
 
     whole(scenario, 1, tmp_path)
