@@ -170,11 +170,11 @@ class DynamicConfigs:
 
         Throttles follow change notices only (§15).
         """
-        wanted = sorted(topics)
+        names = sorted(topics)
         unreadable = set()
-        if wanted:
-            found = await self._store.read_readable(topic_entity(topic) for topic in wanted)
-            for topic in wanted:
+        if names:
+            found = await self._store.read_readable(topic_entity(topic) for topic in names)
+            for topic in names:
                 configs = found[topic_entity(topic)]
                 if isinstance(configs, Unreadable):
                     unreadable.add(topic)

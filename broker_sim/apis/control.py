@@ -51,8 +51,8 @@ async def _load_configs(context: ControlContext, partitions: Iterable[TopicParti
 
     Source: Kafka 3.9 `LogManager.fetchLogConfig`, which reads them whenever a log is made.
     """
-    known, replicas = context.configs.known_topics, context.replicas
-    new = {tp for tp in partitions if tp.topic not in known or not replicas.is_here(tp)}
+    topics, replicas = context.configs.known_topics, context.replicas
+    new = {tp for tp in partitions if tp.topic not in topics or not replicas.is_here(tp)}
     unreadable = await context.configs.load_topics({tp.topic for tp in new})
     return {tp for tp in new if tp.topic in unreadable}
 

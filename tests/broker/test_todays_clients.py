@@ -51,8 +51,7 @@ def test_kafka_python_administers_through_any_broker(python_admin: Any, bootstra
     with pytest.raises(InvalidReplicationFactorError, match="larger than available brokers: 3"):
         admin.create_topics([PythonTopic("q", num_partitions=1, replication_factor=4)])
     admin.create_partitions({"p": 3})
-    (topic,) = admin.describe_topics(["p"])
-    assert len(topic["partitions"]) == 3
+    until(lambda: [len(topic["partitions"]) for topic in admin.describe_topics(["p"])] == [3])
     resource = Resource(ConfigResourceType.TOPIC, "p", {"retention.ms": "123456"})
     assert admin.alter_configs([resource]) == {"topic": {"p": "OK"}}
     until(lambda: "retention.ms" in admin.describe_configs([resource])["topic"]["p"])
