@@ -105,6 +105,7 @@ class Watchers:
         cluster.make_group = self._group
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
         cluster.on_event += [self.restarts.event, self.dirs.event, self.tasks.event, self.channels.event]
+        cluster.on_event.append(self.calm.event)
         cluster.on_controller += [self.requests.watch, self.channels.watch]
         self._ledger.on_ack.append(self.traced.acknowledged)
         self._ledger.on_error.append(self.traced.answered)

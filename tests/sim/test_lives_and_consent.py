@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -324,9 +324,13 @@ def test_a_follower_may_go_that_zookeeper_keeps_in_the_isr(
     assert len(transitions.broken) == 1 + (not excused), "the next event begins anew"
 
 
-def calm_after(sound: Sound, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> list[str]:
-    """What is complained of after so long."""
+def calm_after(
+    sound: Sound, seconds: float, meanwhile: Callable[[], object] = lambda: None, logged: Sequence[dict[str, Any]] = ()
+) -> list[str]:
+    """What is complained of after so long. `logged`: what was logged before."""
     calm, loop = Calm(sound.cluster, sound.history), sound.cluster.world.loop
+    for event in logged:
+        calm.event(event)
     assert not list(calm.problems())
     meanwhile()
     with changed(loop, "_now", loop.time() + seconds):
@@ -367,6 +371,34 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
                 assert calm_after(sound, long_s) == [], "a move is to be tried again"
         with with_row(sound.cluster.disks[1].failing, tmp_path, 5):
             assert calm_after(sound, long_s) == [], "a broken disk is no calm"
+
+    at_rest(tmp_path, look)
+
+
+def test_calm_lets_a_dead_leader_be_named_that_zookeeper_kept(tmp_path: Path) -> None:
+    """By this controller, since that leader died, and while nobody of the ISR lives."""
+
+    def look(sound: Sound) -> None:
+        sound.history.broker_epochs[9] = {7}
+        found, epoch = sound.tree.get(STATE), sound.history.controller_epoch
+        kept = {"event": ev.PARTITION_ISR_KEPT, "controller_epoch": epoch, **TP._asdict(), "replica": 9}
+
+        def complains(**change: object) -> bool:
+            lines = calm_after(sound, CALM_S + 60, logged=[kept | change])
+            return any(line.endswith("t-0 is led by 9, which is dead") for line in lines)
+
+        dead = found.payload.replace(b'"leader":1', b'"leader":9')
+        with changed(found, "payload", dead.replace(b'"isr":[1,2,3]', b'"isr":[9]')):
+            assert complains(), "nothing was refused"
+            with changed(sound.cluster, "refused", {STATE}):
+                assert not complains()
+                for change in ({"replica": 8}, {"partition": 1}, {"topic": "u"}, {"event": ev.PARTITION_ISR_REDUCED}):
+                    assert complains(**change), change
+                assert complains(controller_epoch=epoch - 1), "the next controller tries again"
+                back = partial(sound.history.broker_epochs[9].add, 8)
+                assert any("led by 9" in line for line in calm_after(sound, CALM_S + 60, back, [kept])), "it was back"
+        with changed(found, "payload", dead), changed(sound.cluster, "refused", {STATE}):
+            assert complains(), "others of its ISR live"
 
     at_rest(tmp_path, look)
 

@@ -2,22 +2,24 @@
 
 Calm is: no cut, no slow link, no refusal, no throttle, nobody paused, the same brokers registered, the same
 controller in office, no admin work left. Then every partition with a live member in its ISR has a live leader, as has
-one with any live replica where unclean elections are allowed; no dead broker is in an ISR beside a live one, and every
-live broker knows all of it.
+one with any live replica where unclean elections are allowed; no dead broker is in an ISR beside a live one, nor named
+as a leader, unless ZooKeeper refused to have it taken away; and every live broker knows all of it.
 Source: Kafka's controller; spec controller.md §4, §5, §9; broker.md §8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
 from controller.sim.oracles import brokers
 from controller.sim.oracles.beliefs_of_moves import BeliefsOfMoves
 from controller.sim.oracles.zookeeper import admin_work_is_done
-from controller.wire.znodes import ControllerZNode
+from controller.wire import log_events as ev
+from controller.wire.types import TopicPartition
+from controller.wire.znodes import ControllerZNode, TopicPartitionStateZNode
 
 #: Virtual seconds of calm after which all of it holds.
 CALM_S: Final = 9.0
@@ -29,15 +31,25 @@ NOTICED_S: Final = 8.5
 
 
 class Calm:
-    """Asked now and then; remembers since when it is calm."""
+    """Asked now and then; remembers since when it is calm. Hang `event` on what is logged."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster, self._history = cluster, history
         self._seen: object = None
         self._since_s = 0.0
         self._beliefs = BeliefsOfMoves(cluster)
+        #: (topic, partition, dead replica that a refusal kept in the ISR) -> the controller's epoch, and that broker's
+        self._kept: dict[tuple[str, int, int], tuple[int, int]] = {}
         #: how often it was calm enough to look
         self.looked = 0
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """One log event of any program."""
+        if event.get("event") != ev.PARTITION_ISR_KEPT:
+            return
+        topic, partition, replica = event["topic"], event["partition"], event["replica"]
+        if TopicPartitionStateZNode.path(TopicPartition(topic, partition)) in self._cluster.refused:
+            self._kept[topic, partition, replica] = event["controller_epoch"], self._life(replica)
 
     def problems(self) -> Iterator[str]:
         """What does not hold although it has been calm for long enough. Nothing while it is not."""
@@ -115,10 +127,22 @@ class Calm:
                 yield f"{topic}-{partition} is led by {state['leader']}, alive are {sorted(live)} of its ISR"
             if not live and self._history.is_unclean_allowed(topic) and (able := self._able(topic, partition)):
                 yield f"{topic}-{partition} is led by nobody, alive are {able}, who may lead"
-            if state["leader"] not in registered and state["leader"] != -1:
+            stays = not live and self._stays_named(topic, partition, state["leader"])
+            if state["leader"] not in registered and state["leader"] != -1 and not stays:
                 yield f"{topic}-{partition} is led by {state['leader']}, which is dead"
             if live and set(state["isr"]) - registered:
                 yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
+
+    def _stays_named(self, topic: str, partition: int, leader: int) -> bool:
+        """Whether ZooKeeper refused to have this leader taken away when it died. Where nobody else of the ISR lives,
+        whoever is in office does not try that again, as in Kafka (`ZkReplicaStateMachine.removeReplicasFromIsr`): it is
+        replaced when somebody comes who may lead. The next controller does try it."""
+        now = self._history.controller_epoch, self._life(leader)
+        return self._kept.get((topic, partition, leader)) == now
+
+    def _life(self, broker: int) -> int:
+        """The epoch of its last registration."""
+        return max(self._history.broker_epochs.get(broker, ()), default=-1)
 
     def _able(self, topic: str, partition: int) -> list[int]:
         """Replicas that live, of brokers whose dirs are good: one of them leads where a setting allows any, unless it
