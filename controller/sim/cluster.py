@@ -225,7 +225,7 @@ class Cluster(Programs):
 
     def _logs_of_former_topics(self) -> Iterator[tuple[int, Path]]:
         """(broker, folder) of replicas that are not in sync, and are in a higher epoch than their topic ever had, or
-        were there before their topic and end within a batch of their leader: it sends that batch whole."""
+        end within a batch of their leader, which sends that batch whole: one of the two was there before its topic."""
         for topic, partition in self.partitions():
             state, tp = self.state(topic, partition), TopicPartition(topic, partition)
             for number in self.assignment(topic, partition) if state is not None else ():
@@ -234,10 +234,12 @@ class Cluster(Programs):
                     continue
                 is_ahead = max(replica.leader_epoch, replica.log.epochs.latest) > state["leader_epoch"]
                 leader = self._replica_on(state["leader"], tp)
-                if is_ahead or (_ends_within_a_batch(replica, leader) and self._was_before_its_topic(number, tp)):
+                pair = (number, state["leader"])
+                is_torn = _ends_within_a_batch(replica, leader) and any(self.was_before_its_topic(n, tp) for n in pair)
+                if is_ahead or is_torn:
                     yield number, replica.log.folder
 
-    def _was_before_its_topic(self, number: int, tp: TopicPartition) -> bool:
+    def was_before_its_topic(self, number: int, tp: TopicPartition) -> bool:
         """Whether this broker made its log of a partition when the znode of the topic was not there yet."""
         key, znode = (number, *tp), self.world.zookeeper.tree.get(f"/brokers/topics/{tp.topic}")
         made_s = (

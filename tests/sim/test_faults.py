@@ -212,6 +212,29 @@ def test_whose_log_was_there_before_its_topic(
     run_world(1, scenario)
 
 
+def test_who_ends_within_a_batch_of_a_former_topic_that_its_leader_has_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Here it is the leader who had the log before its topic; its follower's cannot be continued either."""
+
+    async def scenario(world: World) -> None:
+        cluster = Cluster(world, tmp_path)
+        with cluster.logging():
+            await start_whole(cluster, [[1, 2, 3]])
+            await write_batch(cluster, 3)
+            await leave_a_log_on(cluster, 3)
+            await cluster.create_topic(TOPIC, [[3, 1]])
+            await cluster.until(cluster.healthy, within_s=60, what="the next topic of that name")
+            await write_batch(cluster, 3)
+            log = cluster.brokers[1].replicas.table.partitions[TopicPartition(TOPIC, 0)].log
+            log.truncate(2)
+            state = cluster.state(TOPIC, 0) | {"isr": [3]}
+            monkeypatch.setattr(cluster, "state", lambda *_: state)
+            assert cluster.start_refused_anew() == [1]
+
+    run_world(1, scenario)
+
+
 async def write_batch(cluster: Cluster, count: int) -> None:
     """One batch of so many records, when its leader has heard that it leads; and the time to replicate it."""
     await cluster.world.sleep(1)

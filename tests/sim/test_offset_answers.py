@@ -14,7 +14,7 @@ from broker_sim.log.log import Log
 from broker_sim.replicas.offsets import Offsets
 from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.types import DeleteRecordsResult, EpochEnd, ListedOffset
-from controller.sim.oracles.offsets import WatchedOffsets, end_of
+from controller.sim.oracles.offsets import WatchedOffsets, end_of, epoch_at_start, kept_below
 from controller.sim.plan import Plan, Step
 from controller.sim.play import play
 from controller.sim.shape import Shape
@@ -116,6 +116,9 @@ def test_a_wrong_answer_is_seen(
         # A follower that had records of the next topic already, and then went on with what was kept of the former.
         ((0, 3), (4, 3), (2, 0)),
         ((0, 3), (4, 3), (2, 3), (3, 3)),
+        # The records of the former topic have an epoch that the next one's have, too.
+        ((3, 3), (2, 0), (3, 3), (4, 0)),
+        ((3, 3), (1, 0), (3, 0), (4, 3), (5, 0)),
     ],
 )
 def test_an_epoch_ends_where_a_later_one_of_the_same_topic_begins(
@@ -129,8 +132,10 @@ def test_an_epoch_ends_where_a_later_one_of_the_same_topic_begins(
         for _ in range(count):
             log.append_as_leader(build_values([(b"k", b"v")], timestamp=1), leader_epoch=epoch, now_ms=1)
     last = led[-1][0]
-    ends = {epoch: end_of(log, epoch, led=last) for epoch in range(last)}
+    kept = kept_below(log)
+    ends = {epoch: end_of(log, epoch, led=last, kept=kept) for epoch in range(last)}
     assert ends == {epoch: log.end_offset_for_epoch(epoch)[1] for epoch in range(last)}
+    assert epoch_at_start(log, kept) == log.epochs.epoch_for(0)
 
 
 def test_an_end_that_ignores_a_later_epoch_of_the_same_topic_is_wrong(tmp_path: Path) -> None:

@@ -237,8 +237,8 @@ def epochs_equal_the_log(cluster: Cluster, history: History, *, tail: int | None
         lowest = log.epochs.entries[0][0] if log.epochs.entries else replica.leader_epoch
         for base, (last, epoch, _) in batches_between(log, start, log.leo).items():
             kept = log.epochs.epoch_for(max(base, log.log_start_offset))
-            is_of_a_former = kept < 0 and tp.topic in cluster.deletable and epoch >= lowest
-            if kept != epoch and not is_of_a_former and not (tp.topic in cluster.deletable and _begins_again(log)):
+            is_of_a_former = kept < 0 and (epoch >= lowest or cluster.was_before_its_topic(broker_id, tp))
+            if kept != epoch and not (tp.topic in cluster.deletable and (is_of_a_former or _begins_again(log))):
                 yield (
                     f"broker {broker_id} {tp}: offsets {base} to {last} have epoch {epoch}, the cache says {kept}: "
                     f"{log.epochs.entries}"

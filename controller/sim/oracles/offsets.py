@@ -36,15 +36,15 @@ class OffsetAnswers:
         for number, broker in self._cluster.brokers.items():
             context = broker._context
             if context is not None and not isinstance(context.offsets, WatchedOffsets):
-                context.offsets = WatchedOffsets(context.offsets, f"broker {number}", self.broken)
+                context.offsets = WatchedOffsets(context.offsets, f"broker {number}", self._cluster, self.broken)
 
 
 class WatchedOffsets(Offsets):
     """The answers of one broker, each judged in its moment."""
 
-    def __init__(self, inner: Offsets, name: str, broken: list[str]) -> None:
+    def __init__(self, inner: Offsets, name: str, cluster: Cluster, broken: list[str]) -> None:
         super().__init__(inner._table)
-        self._name, self._broken = name, broken
+        self._name, self._cluster, self._broken = name, cluster, broken
 
     def list_offset(self, topic_partition: TopicPartition, question: OffsetQuestion) -> ListedOffset:
         """See `Offsets.list_offset`."""
@@ -70,7 +70,9 @@ class WatchedOffsets(Offsets):
         if question.timestamp == LATEST_TIMESTAMP:
             return unknown or ListedOffset(offset=bound, leader_epoch=led.epoch)
         if question.timestamp == EARLIEST_TIMESTAMP:
-            return ListedOffset(offset=log.log_start_offset, leader_epoch=epoch_at_start(log))
+            return ListedOffset(
+                offset=log.log_start_offset, leader_epoch=epoch_at_start(log, self._kept_below(tp, log))
+            )
         return first_since(log, question.timestamp, bound) or unknown or ListedOffset()
 
     def _refusal(self, tp: TopicPartition, partition: Partition | None, epoch: int) -> ErrorCode:
@@ -93,12 +95,18 @@ class WatchedOffsets(Offsets):
             return found
         if found.error is ErrorCode.NONE and found.end_offset >= 0:
             led = partition.leader_epoch
-            end = end_of(log, leader_epoch, led=led) if leader_epoch < led else log.leo
+            kept = self._kept_below(topic_partition, log)
+            end = end_of(log, leader_epoch, led=led, kept=kept) if leader_epoch < led else log.leo
             if found.end_offset != end or found.leader_epoch > leader_epoch:
                 self._broken.append(
                     f"{self._name}, asked for the end of epoch {leader_epoch} of {topic_partition}: {found}, not {end}"
                 )
         return found
+
+    def _kept_below(self, tp: TopicPartition, log: Log) -> int:
+        """See `kept_below`; 0 where there was no log before the topic."""
+        is_older = self._cluster.was_before_its_topic(self._table.broker_id, tp)
+        return kept_below(log) if is_older else 0
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
@@ -143,16 +151,23 @@ def first_since(log: Log, timestamp: int, bound: int) -> ListedOffset | None:
     return None
 
 
-def epoch_at_start(log: Log) -> int:
-    """The epoch under which the first offset was written; where no batch holds it, what is known of that."""
+def kept_below(log: Log) -> int:
+    """Below this offset no epoch is known: what there is, is of a former topic of which the log was kept. Epochs of the
+    new one that are no higher, or begin no later, have taken those of the former out."""
+    return log.epochs.entries[0][1] if log.epochs.entries else 0
+
+
+def epoch_at_start(log: Log, kept: int = 0) -> int:
+    """The epoch under which the first offset was written; where no batch holds it, what is known of that; -1 where that
+    is of a former topic, as by `kept_below`."""
     start = log.log_start_offset
     first = next(iter(headers_between(log, start, log.leo)), None)
     if first is None or first.base_offset > start:
         return next((epoch for epoch, since in reversed(log.epochs.entries) if since <= start), -1)
-    return first.partition_leader_epoch
+    return -1 if start < kept else first.partition_leader_epoch
 
 
-def end_of(log: Log, epoch: int, *, led: int) -> int:
+def end_of(log: Log, epoch: int, *, led: int, kept: int = 0) -> int:
     """Where the batches of later epochs begin, the log's end where there is none. `led`: the epoch of its leader.
 
     A topic that is made anew begins at epoch 0, and a log of its name that was kept goes on: what a lower epoch follows
@@ -161,7 +176,7 @@ def end_of(log: Log, epoch: int, *, led: int) -> int:
     """
     end, lowest, bound = log.leo, led, led + 1
     for header in reversed(headers_between(log, log.log_start_offset, log.leo)):
-        if (own := header.partition_leader_epoch) >= bound:
+        if (own := header.partition_leader_epoch) >= bound or header.base_offset < kept:
             # Of a former topic, as is whatever has the same epoch as this one's and stands before that.
             bound = lowest
             continue
