@@ -18,6 +18,7 @@ from controller.sim.moments import CALM_S
 from controller.sim.operations import SIDE_TOPICS
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NothingThere, Turn
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.types import GROUP_METADATA_TOPIC
 from controller.wire.zk_operations import SetData, ZkOp, ZkResult
@@ -28,6 +29,8 @@ from controller.world.simulated.zk_session import SimulatedSession
 HELD_S: Final = (0.5, 3.0, 7.0, 7.0)
 #: Between two looks at what is waited for.
 LOOKS_S: Final = 0.05
+#: How often a new member whose group goes before it is in joins anew.
+JOINS: Final = 3
 #: Of a session timeout, the part that an answer may be late without an end of the link.
 LATE: Final = 0.6
 
@@ -104,12 +107,24 @@ class Coordinator:
         }
         return await self.turn.cluster.ask_one(self.leader, ApiKey.OFFSET_COMMIT, 7, body)
 
+    async def join(self, body: dict[str, Any]) -> Any:
+        """The answer to a new member that is let in: first it is told its id, then it joins with it. In between its
+        group may go, which nothing but members and offsets keeps; who is unknown then joins anew, as clients do. Raises
+        NothingThere: it is not let in. `GroupMetadataManager.cleanupGroupMetadata`; clients.md §7.3."""
+        for _ in range(JOINS):
+            given = await self.ask(ApiKey.JOIN_GROUP, 5, body)
+            joined = await self.ask(ApiKey.JOIN_GROUP, 5, body | {"member_id": given.member_id})
+            error = ErrorCode.of(int(joined.error_code))
+            if error is ErrorCode.NONE:
+                return joined
+            if error is not ErrorCode.UNKNOWN_MEMBER_ID:
+                break
+        raise NothingThere
+
     async def left(self) -> str:
         """A group whose only member has left: it has a generation, and nobody. Raises NothingThere."""
         group = self.group()
-        body = join_body(group, "", None, session_ms=3_000, rebalance_ms=2_000)
-        joined = await self.ask(ApiKey.JOIN_GROUP, 5, body)
-        joined = await self.ask(ApiKey.JOIN_GROUP, 5, body | {"member_id": joined.member_id})
+        joined = await self.join(join_body(group, "", None, session_ms=3_000, rebalance_ms=2_000))
         who = {"group_id": group, "generation_id": joined.generation_id, "member_id": joined.member_id}
         rows = [{"member_id": joined.member_id, "assignment": b""}]
         await self.ask(ApiKey.SYNC_GROUP, 3, {**who, "group_instance_id": None, "assignments": rows})

@@ -97,11 +97,10 @@ async def forget_in_time(turn: Turn) -> str:
     return f"{group} and {busy} of broker {coordinator.leader}: {went}, {found}"
 
 
-async def _joined(coordinator: Coordinator, group: str, member_id: str = "") -> dict[str, Any]:
-    """The only member of a group, stable; what it says of itself."""
-    body = join_body(group, member_id, None, session_ms=SESSION_MS, rebalance_ms=2_000, metadata=UNREADABLE)
-    given = await coordinator.ask(ApiKey.JOIN_GROUP, 5, body)
-    joined = await coordinator.ask(ApiKey.JOIN_GROUP, 5, body | {"member_id": given.member_id})
+async def _joined(coordinator: Coordinator, group: str) -> dict[str, Any]:
+    """The only member of a group, stable; what it says of itself. Raises NothingThere."""
+    body = join_body(group, "", None, session_ms=SESSION_MS, rebalance_ms=2_000, metadata=UNREADABLE)
+    joined = await coordinator.join(body)
     who = {"generation_id": joined.generation_id, "member_id": joined.member_id, "group_instance_id": None}
     rows = [{"member_id": joined.member_id, "assignment": b""}]
     await coordinator.ask(ApiKey.SYNC_GROUP, 3, {"group_id": group, **who, "assignments": rows})
