@@ -38,6 +38,7 @@ class Scene:
         down, going = dead or set(), leaving or set()
         self.now_s, self.asked, self.begun = 0.0, False, set[int]()
         self.is_marked, self.moving, self.refused = False, set[TopicPartition](), set[str]()
+        self.unknown = set[TopicPartition]()
         view = SimpleNamespace(
             is_registered_with_good_dir=lambda b, tp: b not in down,
             is_online=lambda b, tp: b not in down | going,
@@ -45,6 +46,7 @@ class Scene:
             is_live=lambda b: b > 0 and b not in down | going,
             shutting_down=going,
             is_queued_for_deletion=lambda topic: self.is_marked,
+            leadership=lambda tp: None if tp in self.unknown else object(),
             partitions_being_reassigned=self.moving,
         )
         self.tree, self.gauges = ZnodeTree(), SimpleNamespace(state=ControllerState.IDLE)
@@ -155,6 +157,20 @@ def test_a_leader_that_came_back_while_its_state_was_refused_may_give_way(
         scene.write("broker-3", SetData(STATE, state(3, 4, [3, 2])))
     scene.write("controller-1001", SetData(STATE, state(2, 5, [2, 3])))
     assert ["gives way" in line for line in scene.decisions.broken] == [True] * complains
+
+
+@pytest.mark.parametrize(
+    ("damaged", "is_unknown", "complains"), [(True, True, False), (True, False, True), (False, True, True)]
+)
+def test_a_leader_may_give_way_where_its_state_was_gone_when_the_controller_took_office(
+    damaged: bool, is_unknown: bool, complains: bool
+) -> None:
+    """3 is named in what was repaired; whoever knew of no leader elects the first in sync."""
+    scene = Scene()
+    scene.refused |= {STATE} if damaged else set()
+    scene.unknown |= {TopicPartition("t", 0)} if is_unknown else set()
+    broken = scene.after((3, 4, [2, 3]), (2, 5, [2, 3]))
+    assert ["gives way" in line for line in broken] == [True] * complains
 
 
 @pytest.mark.parametrize(

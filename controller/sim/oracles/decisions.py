@@ -177,7 +177,8 @@ class Decisions:
         if new["leader"] not in allowed:
             self.broken.append(f"the wrong one is elected, {sorted(allowed)} may be: {name}, live {sorted(live)}")
         stays = old["leader"] in (live & set(old["isr"])) - leaving - set(removing)
-        if stays and new["leader"] != replicas[0] and not self._came_back(change):
+        is_anew = self._came_back(change) or self._was_unknown(change)
+        if stays and new["leader"] != replicas[0] and not is_anew:
             self.broken.append(f"a leader gives way to one that is not preferred: {name}, live {sorted(live)}")
         if state.is_queued_for_deletion(tp.topic) and tp not in state.partitions_being_reassigned:
             self.broken.append(f"a leader is elected in a topic that is to be deleted: {name}")
@@ -193,6 +194,15 @@ class Decisions:
         life = tree.get(BrokerIdZNode.path(change.old["leader"]))
         was_refused = TopicPartitionStateZNode.path(tp) in self._cluster.refused
         return was_refused and life is not None and life.czxid > change.old_zxid
+
+    def _was_unknown(self, change: _Change) -> bool:
+        """Where the state was damaged, or gone, when a controller took office, the partition is offline to it. If it
+        looks again between the repair and the end of its term, it elects the first in sync, as in Kafka: that a leader
+        stands in what it reads then counts for nothing. It knows of none until its own write is done.
+        Source: `Election.leaderForOffline`; docs/deviations.md, removed state."""
+        tp = change.topic_partition
+        is_unknown = change.controller.state.leadership(tp) is None
+        return is_unknown and TopicPartitionStateZNode.path(tp) in self._cluster.refused
 
     def _was_refused_in_a_move(self, change: _Change) -> bool:
         """Where ZooKeeper refused the state when the old leader died, a move may be the first that elects: it leaves
