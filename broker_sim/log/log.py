@@ -16,10 +16,11 @@ from broker_sim.log.producers import ProducerStates
 from broker_sim.log.replicated import whole_batches
 from broker_sim.log.rolling import count_deletable, must_roll
 from broker_sim.log.segment import DELETED_SUFFIX, SWAP_SUFFIX, Segment
+from broker_sim.log.segments import TimedRecord
 from broker_sim.log.stored_log import StoredLog
 from controller.wire import records
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.records import BatchHeader, Record
+from controller.wire.records import BatchHeader
 
 #: How much of a log is read at a time by who reads it whole.
 _READ_BYTES: Final = 1 << 20
@@ -190,12 +191,12 @@ class Log(StoredLog):
                 yield data[at : at + header.size]
                 offset = header.next_offset
 
-    def find_by_time(self, timestamp: int, *, bound: int) -> Record | None:
+    def find_by_time(self, timestamp: int, *, bound: int) -> TimedRecord | None:
         """The first record at or after `timestamp`, below offset `bound`; None when there is none."""
         with storage_failures(self.log_dir):
             return self._segments.find_by_time(timestamp, start=self.log_start_offset, bound=bound)
 
-    def find_newest(self, *, bound: int) -> Record | None:
+    def find_newest(self, *, bound: int) -> TimedRecord | None:
         """The first record with the largest timestamp, None when there is none or it is not below `bound`."""
         newest = self._segments.newest_timestamp
         return None if newest < 0 else self.find_by_time(newest, bound=bound)

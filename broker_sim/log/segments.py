@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from broker_sim.log.segment import Segment
 from controller.wire import records
-from controller.wire.records import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedRecord:
+    """What a lookup by time found. `leader_epoch`: that of its batch, also where the cache has forgotten it."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
 
 
 class Segments:
@@ -82,7 +91,7 @@ class Segments:
                 return (segment, found[0], end) if end > found[0] else None
         return None
 
-    def find_by_time(self, timestamp: int, *, start: int, bound: int) -> Record | None:
+    def find_by_time(self, timestamp: int, *, start: int, bound: int) -> TimedRecord | None:
         """The first record at or after `timestamp`, from offset `start`, below `bound`; None when there is none."""
         for segment in self._all:
             if segment.max_timestamp < timestamp:
@@ -90,7 +99,9 @@ class Segments:
             for position, header in segment.find_time(timestamp, from_offset=start):
                 for record in records.records_of(segment.read(position, header.size)):
                     if record.timestamp >= timestamp and record.offset >= start:
-                        return record if record.offset < bound else None
+                        epoch, at = header.partition_leader_epoch, record.offset
+                        found = TimedRecord(offset=at, timestamp=record.timestamp, leader_epoch=epoch)
+                        return found if at < bound else None
         return None
 
     @property

@@ -92,9 +92,7 @@ class Offsets:
             if bound < log.leo:
                 self._refuse_before_epoch(partition, question)
             return ListedOffset()
-        return ListedOffset(
-            timestamp=record.timestamp, offset=record.offset, leader_epoch=log.epochs.epoch_for(record.offset)
-        )
+        return ListedOffset(timestamp=record.timestamp, offset=record.offset, leader_epoch=record.leader_epoch)
 
     @staticmethod
     def _refuse_before_epoch(partition: Partition, question: OffsetQuestion) -> None:

@@ -89,7 +89,7 @@ def _no_fence(inner: Callable[..., Any]) -> Callable[..., Any]:
     ("owner", "name", "damage", "complaint"),
     [
         (Log, "find_by_time", _a_later_record, "asked for 16"),
-        (LeaderEpochs, "epoch_for", _one_less, "asked for 16"),
+        (LeaderEpochs, "epoch_for", _one_less, "asked for -2"),
         (LeaderEpochs, "end_offset_for", _the_log_end, "asked for the end of epoch"),
         (Partition, "low_watermark", _no_start, "deletes records of"),
         (Partition, "low_watermark", _any_start, "deletes records of"),

@@ -92,6 +92,20 @@ def test_offsets_by_time(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_what_a_former_topic_left_is_found_by_time_with_the_epoch_of_its_batch(tmp_path: Path) -> None:
+    """A lower epoch follows: the cache knows the former ones no more, and of the first offset none is told."""
+
+    async def scenario(cluster: Cluster) -> None:
+        log = cluster.nodes[1].partition(TP).log
+        log.assign_epoch(0, log.leo)
+        assert log.epochs.entries == [(0, 6)]
+        assert listed(cluster, 101) == ListedOffset(timestamp=300, offset=2, leader_epoch=1)
+        assert listed(cluster, NEWEST) == ListedOffset(timestamp=300, offset=2, leader_epoch=1)
+        assert listed(cluster, EARLIEST) == ListedOffset(offset=0, leader_epoch=-1)
+
+    run(tmp_path, scenario)
+
+
 SINCE = {LATEST: 1, EARLIEST: 1, NEWEST: 7, LOCAL: 8, TIERED: 9, -6: 99}
 
 
