@@ -74,6 +74,15 @@ class Cluster(Programs):
             for tp in self.partitions()
         )
 
+    def forgotten_before_s(self) -> float:
+        """A coordinator may have forgotten, by now, what was committed before this time for a group without members.
+
+        Who keeps the offsets need not be who stored them, and measures their age with a clock of its own.
+        Source: `GroupMetadata.removeExpiredOffsets`; KIP-211; clients.md §8.
+        """
+        skew_ms = self.shape.clock_skew_max_ms if self.shape is not None else 0
+        return self.world.loop.time() - self.offset_retention_s + 2 * skew_ms / 1000
+
     # -- the client ------------------------------------------------------------------------------------------------
 
     def topic_partitions(self, topic: str) -> list[int]:

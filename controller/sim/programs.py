@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
@@ -66,6 +67,8 @@ class Programs:
         #: Those that are being stopped in order.
         self.stopping: dict[int, Broker | Controller] = {}
         self.disks: dict[int, SimulatedDisk] = {}
+        #: The shortest time for which any broker so far keeps the offsets of groups that have no members.
+        self.offset_retention_s = math.inf
         #: what all brokers are told alike is decoded once, as in a process that has several
         self._decoder = MetadataDecoder()
         #: path of a znode -> what was in it when it was read last, as bytes and as what they say
@@ -260,9 +263,11 @@ class Programs:
         )
         if shape and number not in self.disks:
             self.disks[number] = SimulatedDisk(self.world.stream(f"{machine.name}/disk"), self.world.loop.time)
+        settings = BrokerSettings.parse(self.settings)
+        self.offset_retention_s = min(self.offset_retention_s, settings.offsets_retention_minutes * 60)
         return Broker(
             identity,
-            BrokerSettings.parse(self.settings),
+            settings,
             clock=machine.clock,
             network=machine.network,
             zookeeper=machine.connector(session_timeout_ms=int(self.settings["zookeeper.session.timeout.ms"])),

@@ -28,6 +28,8 @@ FORGETFUL: Final = {"offsets.retention.minutes": "1", "offsets.retention.check.i
 RETENTION_S: Final = 60.0
 #: Of a group's members: how often they are heard of, and after how long they are given up.
 BEAT_S, SESSION_MS = 1.0, 6_000
+#: Who commits without being a member.
+NOBODY: Final = {"generation_id": -1, "member_id": ""}
 #: What says nothing that could be read of topics.
 UNREADABLE: Final = b"other"
 
@@ -73,14 +75,14 @@ async def forget_in_time(turn: Turn) -> str:
         cluster, coordinator = turn.cluster, await coordinator_of(turn)
         group, busy = coordinator.group(), coordinator.group()
         who = await _joined(coordinator, group)
-        went = [await _commit_as(coordinator, group, who), await coordinator.commit(busy, [(TOPIC, 0)])]
+        went = [await _commit_as(coordinator, group, who), await _commit_as(coordinator, busy, NOBODY)]
         began_s, loop = cluster.world.loop.time(), cluster.world.loop
         is_held, again = False, asyncio.ensure_future(asyncio.sleep(0, ""))
         while loop.time() - began_s < RETENTION_S + 4:
             await coordinator.ask(ApiKey.HEARTBEAT, 3, {"group_id": group, **who})
             if not is_held and loop.time() - began_s > RETENTION_S - 2:
                 coordinator.hold()
-                is_held, again = True, asyncio.ensure_future(coordinator.commit(busy, [(TOPIC, 0)]))
+                is_held, again = True, asyncio.ensure_future(_commit_as(coordinator, busy, NOBODY))
             await cluster.world.sleep(BEAT_S)
             if is_held and loop.time() - began_s > RETENTION_S + 1.5:
                 coordinator.let_go()
@@ -108,6 +110,7 @@ async def _joined(coordinator: Coordinator, group: str) -> dict[str, Any]:
 
 
 async def _commit_as(coordinator: Coordinator, group: str, who: Mapping[str, Any]) -> str:
+    """How that went, in a word: what is refused is not kept."""
     row = {"partition_index": 0, "committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
     body = {
         "group_id": group,
@@ -116,7 +119,10 @@ async def _commit_as(coordinator: Coordinator, group: str, who: Mapping[str, Any
         "group_instance_id": None,
         "topics": [{"name": TOPIC, "partitions": [row]}],
     }
-    answer = await coordinator.ask(ApiKey.OFFSET_COMMIT, 7, body)
+    try:
+        answer = await coordinator.ask(ApiKey.OFFSET_COMMIT, 7, body)
+    except NothingThere:
+        return "no answer"
     code = ErrorCode.of(int(answer.topics[0].partitions[0].error_code))
     return "answered" if code is ErrorCode.NONE else code.name
 

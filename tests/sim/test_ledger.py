@@ -107,6 +107,33 @@ def test_groups_whose_log_was_lost_promise_nothing() -> None:
     assert not ledger.broken
 
 
+#: what -> when the last commit was sent by nobody's member (None: a member), what is found, whether that is wrong
+KEPT: list[tuple[str, float | None, int, bool]] = [
+    ("older than it is kept, it may be forgotten", 39.0, -1, False),
+    ("as old as it is kept, it may be forgotten", 40.0, -1, False),
+    ("younger, it is kept", 40.1, -1, True),
+    ("nobody forgets a part of it", 39.0, 6, True),
+    ("what a member has committed is kept", None, -1, True),
+]
+
+
+@pytest.mark.parametrize(("_", "sent_s", "found", "is_wrong"), KEPT, ids=[row[0] for row in KEPT])
+def test_offsets_are_kept_for_their_time(_: str, sent_s: float | None, found: int, is_wrong: bool) -> None:
+    ledger = Ledger()
+    ledger.commit_acked("g", TP, 7, sent_alone_s=sent_s)
+    ledger.commit_fetched("g", TP, found, least=7, forgotten_before_s=40.0)
+    assert bool(ledger.broken) is is_wrong
+
+
+def test_a_later_commit_is_kept_anew() -> None:
+    """Also one of the same offset."""
+    ledger = Ledger()
+    for sent_s in (39.0, 41.0):
+        ledger.commit_acked("g", TP, 7, sent_alone_s=sent_s)
+    ledger.commit_fetched("g", TP, -1, least=7, forgotten_before_s=40.0)
+    assert ledger.broken
+
+
 #: what -> the whole log, the complaint
 LOGS: list[tuple[str, list[tuple[int, bytes]], str]] = [
     ("sound", [(0, b"a"), (1, b"b"), (2, b"c")], ""),

@@ -11,8 +11,9 @@ import pytest
 from broker_sim.groups.coordinator import GroupCoordinator, may_die
 from broker_sim.groups.values import Join, JoinAnswer
 from controller.sim.held import JOINS, Coordinator
+from controller.sim.load.ledger import Ledger, Partition
 from controller.sim.plan import plan_of
-from controller.sim.play import play
+from controller.sim.play import Play, play
 from controller.sim.turn import NothingThere
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -85,3 +86,30 @@ def test_who_is_not_let_in_is_no_member(codes: list[ErrorCode], asked: int) -> N
     with pytest.raises(NothingThere):
         asyncio.run(Refusing(nobody, 1, nobody, 0, ()).join({"group_id": "g", "member_id": ""}))
     assert [body["member_id"] for body in bodies] == ["", "m"] * (asked // 2)
+
+
+class _OneOfTwoDies(Play):
+    """A broker is away for more than a minute: until the operations have ended."""
+
+    async def begin(self) -> None:
+        await super().begin()
+        self.cluster.later(12.0, lambda: self.cluster.kill(2))
+
+
+def test_who_cannot_commit_for_a_minute_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """World 7218: brokers kept offsets for a minute, and one of two was away for longer. For want of replicas all
+    commits were refused; what a consumer that is no member had committed went, and the operation's own, as in Kafka."""
+    forgotten, told = list[str](), Ledger.commit_fetched
+
+    def note(ledger: Ledger, group: str, partition: Partition, offset: int, **about: Any) -> None:
+        if offset == -1 < about["least"]:
+            forgotten.append(group)
+        told(ledger, group, partition, offset, **about)
+
+    monkeypatch.setattr(Ledger, "commit_fetched", note)
+    world = {"brokers": "2", "replication_factor": "2", "min_insync_replicas": "2", "consumers": "1"}
+    steps = [{"number": 1, "wait_s": 4.0, "kind": "forget_in_time"}]
+    outcome = play(plan_of({"seed": 1, "world": world, "steps": steps}), course=_OneOfTwoDies)
+    assert not outcome.broken
+    assert "COORDINATOR_NOT_AVAILABLE" in outcome.taken[0], outcome.taken
+    assert set(forgotten) == {"consumer-0"}

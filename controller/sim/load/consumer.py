@@ -113,11 +113,12 @@ class Consumer:
             "group_instance_id": None,
             "topics": [{"name": TOPIC, "partitions": rows}],
         }
+        sent_s = self._cluster.world.loop.time()
         answer = await self._links.call(coordinator, ApiKey.OFFSET_COMMIT, 7, body)
         for partition in answer.topics[0].partitions:
             if partition.error_code == 0:
                 at = TOPIC, int(partition.partition_index)
-                self._ledger.commit_acked(self._name, at, positions[at[1]])
+                self._ledger.commit_acked(self._name, at, positions[at[1]], sent_alone_s=sent_s)
             else:
                 self._coordinator = None
         await check_committed(self._links, self._ledger, coordinator, self._name, self._partitions)
@@ -134,7 +135,8 @@ async def check_committed(links: Links, ledger: Ledger, coordinator: int, group:
     for found in answer.topics[0].partitions:
         number = int(found.partition_index)
         if found.error_code == 0:
-            ledger.commit_fetched(group, (TOPIC, number), int(found.committed_offset), least=least[number])
+            offset, before_s = int(found.committed_offset), links.forgotten_before_s()
+            ledger.commit_fetched(group, (TOPIC, number), offset, least=least[number], forgotten_before_s=before_s)
 
 
 async def find_coordinator(links: Links, group: str) -> int | None:

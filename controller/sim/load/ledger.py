@@ -8,6 +8,7 @@ Source: Kafka's guarantees ("messages are committed once in all in-sync replicas
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class Ledger:
     sent: dict[bytes, Sent] = field(default_factory=dict)
     #: (group, partition) -> the highest offset whose commit was acknowledged
     committed: dict[tuple[str, Partition], int] = field(default_factory=dict)
+    #: (group, partition) -> when its last acknowledged commit was sent, where that was by who is no member
+    committed_alone_s: dict[tuple[str, Partition], float] = field(default_factory=dict)
     #: (group, generation, partition) -> the member that was told that it owns it
     owners: dict[tuple[str, int, int], str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -55,7 +58,7 @@ class Ledger:
 
     def forget(self) -> None:
         """The topic is gone, and nobody reads it or commits any more: nothing is promised."""
-        for promised in (self.permanent, self.acked, self.sent, self.committed, self.owners):
+        for promised in (self.permanent, self.acked, self.sent, self.committed, self.committed_alone_s, self.owners):
             promised.clear()
         self.deleted_groups.clear()
 
@@ -95,18 +98,26 @@ class Ledger:
         `cleanupGroupMetadata`."""
         self.owners = {key: member for key, member in self.owners.items() if key[0] != group}
 
-    def commit_acked(self, group: str, partition: Partition, offset: int) -> None:
-        """The coordinator stored it."""
+    def commit_acked(self, group: str, partition: Partition, offset: int, *, sent_alone_s: float | None = None) -> None:
+        """The coordinator stored it. `sent_alone_s`: when it was sent, by somebody who is no member of the group."""
         key = group, partition
+        if sent_alone_s is not None:
+            self.committed_alone_s[key] = sent_alone_s
         self.committed[key] = max(offset, self.committed.get(key, -1))
 
-    def commit_fetched(self, group: str, partition: Partition, offset: int, *, least: int) -> None:
+    def commit_fetched(
+        self, group: str, partition: Partition, offset: int, *, least: int, forgotten_before_s: float = -math.inf
+    ) -> None:
         """The coordinator said that this is committed; `least` had been acknowledged when it was asked.
 
-        Where an unclean election has taken records, consumers themselves begin again, and commit less.
+        Where an unclean election has taken records, consumers themselves begin again, and commit less. A group without
+        members has nothing committed any more when its last commit is older than brokers keep it, be it that all
+        later ones were refused: `forgotten_before_s`. Source: `GroupMetadata.removeExpiredOffsets`.
         """
         key = group, partition
         self.committed[key] = max(offset, self.committed.get(key, -1))  # what was read once is committed for good
+        if offset == -1 and self.committed_alone_s.get(key, math.inf) <= forgotten_before_s:
+            return
         if offset < least and partition not in self.unclean and not self.groups_are_lost:
             self.broken.append(f"group {group}: {_name(partition)} is committed at {offset}, {least} was acknowledged")
 

@@ -78,6 +78,10 @@ class Links:
         state = self._cluster.state(GROUP_METADATA_TOPIC, group_partition(group, count)) if count else None
         return state is not None and bool(state["leader"] == broker)
 
+    def forgotten_before_s(self) -> float:
+        """See `Cluster.forgotten_before_s`."""
+        return self._cluster.forgotten_before_s()
+
     def forget_leader(self, topic: str, partition: int) -> None:
         """An error said that somebody else leads."""
         self._leaders.pop((topic, partition), None)
