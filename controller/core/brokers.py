@@ -6,7 +6,7 @@ Source: Kafka 3.9 `KafkaController.processBrokerChange`, `onBrokerStartup`, `onB
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import chain
 
@@ -105,8 +105,18 @@ def _start(state: ClusterState, brokers: Sequence[Broker]) -> Steps[None]:
     replicas = state.replicas_on(ids)
     yield from _come_online(state, replicas)
     yield from trigger_online(state)
-    yield from resume_all(state, lambda tp: not ids.isdisjoint(state.assignment(tp).target_replicas))
+    yield from resume_all(state, lambda tp: _lets_go_on(state, tp, ids))
     yield from resume_for(state, {tp.topic for partitions in replicas.values() for tp in partitions})
+
+
+def _lets_go_on(state: ClusterState, tp: TopicPartition, started: Set[BrokerId]) -> bool:
+    """Whether the move of this partition goes on with brokers that start: a target has come, or the leader of a topic
+    that waits to be deleted. Nobody is elected for such a topic, so no election tells the others of a leader that comes
+    back: who heard of it while it was dead does not follow it until a new leader epoch (docs/deviations.md)."""
+    if started & {*state.assignment(tp).target_replicas}:
+        return True
+    leadership = state.leadership(tp)
+    return leadership is not None and leadership.leader in started and state.is_queued_for_deletion(tp.topic)
 
 
 def _fail(state: ClusterState, broker_ids: Sequence[BrokerId]) -> Steps[None]:

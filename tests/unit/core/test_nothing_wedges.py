@@ -806,6 +806,33 @@ def test_a_deletion_waits_for_no_move_of_a_partition_without_a_leader() -> None:
     assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
 
 
+@pytest.mark.parametrize("is_known_dead", [True, False], ids=["it is gone", "it bounces"])
+def test_a_deletion_waits_for_a_move_that_goes_on_when_its_leader_is_back(is_known_dead: bool) -> None:
+    """Nobody is elected for a topic that is to be deleted. 3, which the move adds, hears of the leader while that is
+    dead, and follows nobody; so it must hear again when the leader is back (seed 7339)."""
+    stage = stage_with(1, 2, 3, 4, p0=(1, 2))
+    move_to(stage, 3, 4)
+    stage.new_controller()
+    stage.make("/admin/delete_topics/t")
+    stage.start()
+    stage.broker_dies(1)
+    if is_known_dead:
+        stage.run()
+        stage.broker_dies(3)
+        stage.run()
+        stage.broker_starts(3)
+        stage.run()
+    _, before, _ = stage.leader()
+    stage.take_sent()
+    stage.broker_starts(1)
+    stage.run()
+    told = {(to, state.leader, state.leader_epoch) for to, state, _ in leaders_in(stage.take_sent())}
+    assert {(to, 1, before + 1) for to in (1, 2, 3, 4)} <= told
+    stage.leader_writes(TP, (1, 2, 3, 4))
+    stage.run()
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
 def test_a_deletion_that_began_waits_for_no_move_when_another_topic_is_to_be_deleted() -> None:
     """3 comes back while 1 has still to answer; then somebody deletes another topic."""
     stage = stage_with(1, 2, 3, p0=(1, 2, 3))
