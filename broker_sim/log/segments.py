@@ -99,9 +99,10 @@ class Segments:
             for position, header in segment.find_time(timestamp, from_offset=start):
                 for record in records.records_of(segment.read(position, header.size)):
                     if record.timestamp >= timestamp and record.offset >= start:
-                        epoch, at = header.partition_leader_epoch, record.offset
-                        found = TimedRecord(offset=at, timestamp=record.timestamp, leader_epoch=epoch)
-                        return found if at < bound else None
+                        if record.offset >= bound:
+                            return None
+                        epoch = header.partition_leader_epoch
+                        return TimedRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=epoch)
         return None
 
     @property

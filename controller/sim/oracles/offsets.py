@@ -104,9 +104,10 @@ class WatchedOffsets(Offsets):
         return found
 
     def _kept_below(self, tp: TopicPartition, log: Log) -> int:
-        """See `kept_below`; 0 where there was no log before the topic."""
-        is_older = self._cluster.was_before_its_topic(self._table.broker_id, tp)
-        return kept_below(log) if is_older else 0
+        """See `kept_below`; 0 where all epochs are known, or there was no log before the topic."""
+        kept = kept_below(log)
+        is_asked = kept > log.log_start_offset  # seldom, and only then are all events looked through
+        return kept if is_asked and self._cluster.was_before_its_topic(self._table.broker_id, tp) else 0
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
