@@ -92,8 +92,10 @@ class BrokerHost:
             seat.board.replace(in_force)
 
     async def wait_all_halted(self) -> None:
-        """Returns once no broker can go on, because each has lost all its log dirs."""
-        await asyncio.gather(*(seat.halted.wait() for seat in self._seats.values()))
+        """Returns once no broker can go on: each has lost all its log dirs, and no fault has ended it since."""
+        seats = self._seats.values()
+        while not all(seat.halted.is_set() for seat in seats):
+            await asyncio.gather(*(seat.halted.wait() for seat in seats))
 
     async def stop(self, *, controlled: bool = True) -> None:
         """Stops all brokers and ends what killed ones left in ZooKeeper. Idempotent."""
@@ -137,7 +139,6 @@ class _Seat:
             raise
         self.broker = broker
         self._identity = self._identity.bound_to(broker.bound_ports)
-        self.halted.clear()
         self._watch = self._supervisor.once(f"halt-of-broker-{broker.broker_id}", lambda: self._note_halt(broker))
 
     async def _note_halt(self, broker: Broker) -> None:
@@ -177,6 +178,7 @@ class _Seat:
         self.board.acted(row)
         self.broker = None
         await _cancel(self._watch)
+        self.halted.clear()  # it comes back when the fault ends
         if isinstance(row, Stop):
             await _to_its_end(broker, broker.stop())
             return

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.finding import seconds
+from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG, SRC_METADATA, SRC_SNAPSHOT
 from broker_sim.replay.tables import dataset
 
 HISTORY: Final = "isr_history"
@@ -38,8 +39,9 @@ _EVENTS: Final = {
     "leader": "leads",
     "controller": "elected",
 }
-#: Who told of a change, best first: the broker itself, its log, the rules alone.
-_SOURCES: Final = ("trace", "log", "inferred", "replayed")
+#: Who told of a change, best first: the broker itself, the log of the controllers, the broker's log, a state of later,
+#: the rules alone.
+SOURCES: Final = ("trace", SRC_METADATA, SRC_LOG, SRC_SNAPSHOT, SRC_INFERRED, "replayed")
 _TIMES: Final = ("ts", "_ts")
 
 Row = dict[str, Any]
@@ -90,7 +92,7 @@ def merged(rows: Iterable[Row]) -> Iterator[Row]:
         derived = row["source"] == "replayed"
         if before is None:
             same[key] = {**row, "derived": derived}
-        elif _SOURCES.index(row["source"]) < _SOURCES.index(before["source"]):
+        elif SOURCES.index(row["source"]) < SOURCES.index(before["source"]):
             same[key] = {**row, "derived": before["derived"] or derived}
         else:
             before["derived"] = before["derived"] or derived

@@ -101,21 +101,23 @@ class IsrUpdates:
             hw=partition.led.high_watermark,
             leo=partition.led.log_end_offset,
         )
-        write = partial(self._write, partition, partition.led, change, decided_ms)
-        self._tasks.add(self._table.supervisor.once("isr-write", write))
-
-    async def _write(self, partition: LedReplica, led: LedPartition, change: IsrChange, decided_ms: int) -> None:
-        epoch = led.epoch
         new = LeaderAndIsr(
-            leader=led.leader,
+            leader=partition.led.leader,
             isr=change.isr,
-            leader_epoch=epoch,
-            partition_epoch=led.partition_epoch,
+            leader_epoch=partition.led.epoch,
+            partition_epoch=partition.led.partition_epoch,
             controller_epoch=partition.controller_epoch,
         )
+        write = partial(self._write, partition, partition.led, change, new, decided_ms)
+        self._tasks.add(self._table.supervisor.once("isr-write", write))
+
+    async def _write(
+        self, partition: LedReplica, led: LedPartition, change: IsrChange, new: LeaderAndIsr, decided_ms: int
+    ) -> None:
+        """Writes `new`, which is of the moment of the decision: a newer leader epoch may be here by now."""
         async with self._slots:
             result = await self._writer.write_isr(partition.topic_partition, new, new.partition_epoch)
-        self._settle(partition, led, change, epoch=epoch, result=result, decided_ms=decided_ms)
+        self._settle(partition, led, change, epoch=new.leader_epoch, result=result, decided_ms=decided_ms)
 
     def _settle(
         self,

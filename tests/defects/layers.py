@@ -24,6 +24,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/embedded": ("tests/local/test_embedded.py", "tests/local/test_handles.py"),
     "controller/ui": ("tests/ui/test_flows.py", "tests/ui/test_looks.py", "tests/ui/test_who_may_ask.py"),
     "controller/rehearse": ("rehearse",),
+    "controller/pytest_plugin": ("tests/local/test_plugin_refusals.py", "tests/local/test_recipes.py"),
     "broker_sim": ("broker",),
     "broker_sim/isr": ("isr", "replicas", "replay/rules"),
     "broker_sim/log": ("log", "replicas"),
@@ -31,6 +32,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "broker_sim/replicas/log_cleaner": ("log", "replicas"),
     "broker_sim/groups": ("groups", "broker"),
     "broker_sim/faults": ("faults",),
+    "broker_sim/fluid": ("fluid", "rehearse"),
     "broker_sim/replay": ("replay",),
     "broker_sim/replay/rules": ("replay/rules", "replay/what_if"),
     "broker_sim/replay/logs": ("replay/logs",),
@@ -51,7 +53,7 @@ _TOOLS: Final = tuple(
 #: Rooms that no simulated world runs.
 _NOT_SIMULATED: Final = (
     *("broker_sim/replay", "controller/admin", "controller/local", "controller/demo", "controller/rehearse"),
-    *("controller/embedded", "controller/ui"),
+    *("controller/embedded", "controller/ui", "controller/pytest_plugin", "broker_sim/fluid"),
 )
 #: Real sockets, processes and a real ZooKeeper: simulated worlds have others in their place.
 _REAL: Final = "controller/world/real/"

@@ -353,6 +353,29 @@ def test_a_whole_rack_stops_in_order_and_returns(tmp_path: Path) -> None:
     hosted(tmp_path, scenario)
 
 
+def test_a_process_ends_when_no_broker_of_it_can_go_on_and_not_while_one_is_back(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        ended = asyncio.ensure_future(both.host.wait_all_halted())
+
+        async def fails(n: int) -> None:
+            both.host.set_faults([row("fail_log_dir", broker=n, log_dir=str(tmp_path / str(n)))])
+            await asyncio.wait_for(both.host.brokers[BrokerId(n)].wait_halted(), 5)
+            both.host.set_faults([])
+
+        await fails(1)
+        both.host.set_faults([row("kill", broker=1)])
+        await both.world.until(lambda: list(both.host.brokers) == [2], within_s=5, what="1 is down")
+        both.host.set_faults([])
+        await both.world.until(lambda: len(both.host.brokers) == 2, within_s=SESSION_MS / 1000 + 5, what="1 is back")
+        await fails(2)
+        await both.world.sleep(1)
+        assert not ended.done(), "1 serves"
+        await fails(1)
+        await asyncio.wait_for(ended, 1)
+
+    hosted(tmp_path, scenario)
+
+
 def test_an_expired_session_is_followed_by_a_new_registration_once(tmp_path: Path) -> None:
     async def scenario(both: Hosted) -> None:
         first = both.host.brokers[BrokerId(1)].context.registration

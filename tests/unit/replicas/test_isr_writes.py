@@ -75,6 +75,26 @@ def parents(path: str) -> list[str]:
     return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
+def test_what_was_decided_in_one_epoch_is_not_written_in_the_next(cluster_of: type[Cluster], tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        cluster = cluster_of(world, tmp_path)
+        await cluster.start(1, 2)
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        node = cluster.nodes[1]
+        shrink = IsrChange(
+            kind=IsrChangeKind.SHRINK, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_time_ms=(0,)
+        )
+        node.manager.isr_updates.write(node.partition(TP), shrink, decided_ms=world.clock.now_ms())
+        cluster.appoint(TP, 1, (1, 2), (1, 2))  # before the write has begun
+        await world.sleep(1)
+        state, version = cluster.zk.states[TP]
+        assert (state.leader_epoch, state.isr, version) == (1, (1, 2), 1)
+        assert node.manager.isr_updates.refused == 1
+        await cluster.stop()
+
+    run_world(1, scenario)
+
+
 def test_a_notice_lists_the_partitions() -> None:
     async def scenario(world: World) -> None:
         zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker_sim.replay import schema
 from broker_sim.replay.cli import main
-from broker_sim.replay.show import merged
+from broker_sim.replay.show import SOURCES, merged
 from broker_sim.replay.tables import write_rows
 
 
@@ -37,6 +38,19 @@ def test_what_is_written_and_derived_is_one_change_and_each_flap_is_one() -> Non
         (30, "isr_shrink", "trace", True),
         (40, "isr_shrink", "replayed", True),
     ]
+
+
+@pytest.mark.parametrize("better", range(len(SOURCES) - 1), ids=SOURCES[:-1])
+def test_a_change_that_several_tell_of_is_told_by_the_best(better: int) -> None:
+    told = [change(ts, "isr_shrink", [1], source) for ts, source in enumerate(SOURCES)]
+    for rows in (told[better:], [*told[:better:-1], told[better]]):
+        (row,) = merged(rows)
+        assert (row["source"], row["ts"], row["derived"]) == (SOURCES[better], better, True)
+
+
+def test_every_source_of_a_row_has_its_place() -> None:
+    named = {value for name, value in vars(schema).items() if name.startswith("SRC_")}
+    assert named < set(SOURCES)
 
 
 @pytest.fixture
