@@ -141,7 +141,7 @@ class Broker:
         return self._context
 
     async def wait_halted(self) -> None:
-        """Returns once the broker cannot go on because every log dir has failed."""
+        """Returns once the broker cannot go on because every log dir has failed: whoever runs it then kills it."""
         await self._halted.wait()
 
     # -- start ---------------------------------------------------------------------------------------------------
@@ -385,9 +385,11 @@ class Broker:
             self._supervisor.once("session-expiry", self.zk.expire)
 
     def _log_dir_failed(self, path: str) -> None:
-        self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self.zk, self.broker_id))
+        """Tells the controller; of the last dir nobody is told (Kafka `LogManager.handleLogDirFailure` comes first)."""
         if self.replicas is not None and self.replicas.all_log_dirs_failed:
             self._halt(reason="every log dir has failed", log_dir=path)
+        else:
+            self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self.zk, self.broker_id))
 
     def _halt(self, **keys: str) -> None:
         self.log.error(ev.BROKER_HALTED, **keys)

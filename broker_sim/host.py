@@ -1,7 +1,8 @@
 """The brokers of one process: starts them, lets faults end and start again single ones, and stops them all.
 
-A broker that a `kill` or `stop` row ended stays down while the row is in force. Its fault board outlives it, so that
-counts and windows go on. Nothing here knows the real world: what a broker is made of is passed in.
+A broker that a `kill` or `stop` row ended stays down while the row is in force; one that has halted, while a
+`fail_log_dir` row is. Its fault board outlives it, so that counts and windows go on. Nothing here knows the real
+world: what a broker is made of is passed in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from broker_sim.broker import Broker, StartRefused
 from broker_sim.faults.board import FaultBoard
 from broker_sim.identity import BrokerIdentity
 from controller.wire import log_events as ev
-from controller.wire.fault_rows import Fault, Kill, Stop
+from controller.wire.fault_rows import FailLogDir, Fault, Kill, Stop
 from controller.wire.types import BrokerId
 from controller.world.ports import Clock, ZkSession
 from controller.world.supervisor import Supervisor
@@ -24,6 +25,8 @@ from controller.world.supervisor import Supervisor
 STARTS_AT_ONCE: Final = 8
 #: Pause between attempts to start a broker again; its predecessor's session must end first.
 RESTART_PAUSE_S: Final = 1.0
+#: Faults that have a broker down; it comes back when they end. So it does after those of its disks, if all have failed.
+_DOWN: Final = (Kill, Stop)
 
 MakeBroker = Callable[[BrokerIdentity, FaultBoard], Broker]
 
@@ -92,10 +95,14 @@ class BrokerHost:
             seat.board.replace(in_force)
 
     async def wait_all_halted(self) -> None:
-        """Returns once no broker can go on: each has lost all its log dirs, and no fault has ended it since."""
+        """Returns once each broker has lost all its log dirs, and none has started again since."""
         seats = self._seats.values()
         while not all(seat.halted.is_set() for seat in seats):
             await asyncio.gather(*(seat.halted.wait() for seat in seats))
+
+    async def leave(self) -> None:
+        """What is left to do for brokers that all have halted. ZooKeeper notices when their sessions time out."""
+        await self.supervisor.stop()
 
     async def stop(self, *, controlled: bool = True) -> None:
         """Stops all brokers and ends what killed ones left in ZooKeeper. Idempotent."""
@@ -142,8 +149,11 @@ class _Seat:
         self._watch = self._supervisor.once(f"halt-of-broker-{broker.broker_id}", lambda: self._note_halt(broker))
 
     async def _note_halt(self, broker: Broker) -> None:
+        """Who has lost all its log dirs is gone as by a kill (Kafka `Exit.halt`)."""
         await broker.wait_halted()
+        self.broker = None
         self.halted.set()
+        await _to_its_end(broker, self._kill(broker))
 
     async def close(self, *, controlled: bool) -> None:
         """Ends what runs here."""
@@ -157,11 +167,12 @@ class _Seat:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def _changed(self, row: Fault) -> None:
-        if isinstance(row, (Kill, Stop)) and not self._closed and (self._work is None or self._work.done()):
+        if isinstance(row, (*_DOWN, FailLogDir)) and not self._closed and (self._work is None or self._work.done()):
             self._work = self._supervisor.once(f"faults-of-broker-{self._identity.broker_id}", self._settle)
 
-    def _down_by(self) -> Kill | Stop | None:
-        return next((row for row in self.board.rows if isinstance(row, (Kill, Stop))), None)
+    def _down_by(self) -> Fault | None:
+        kinds = (*_DOWN, FailLogDir) if self.halted.is_set() else _DOWN
+        return next((row for row in self.board.rows if isinstance(row, kinds)), None)
 
     async def _settle(self) -> None:
         """Until the broker runs exactly when no row has it down."""
@@ -174,11 +185,10 @@ class _Seat:
             else:
                 return
 
-    async def _end(self, broker: Broker, row: Kill | Stop) -> None:
+    async def _end(self, broker: Broker, row: Fault) -> None:
         self.board.acted(row)
         self.broker = None
         await _cancel(self._watch)
-        self.halted.clear()  # it comes back when the fault ends
         if isinstance(row, Stop):
             await _to_its_end(broker, broker.stop())
             return
@@ -191,6 +201,7 @@ class _Seat:
             self._sessions.add(session)
 
     async def _start_again(self) -> None:
+        self.halted.clear()
         try:
             await self._start()
         except StartRefused as error:

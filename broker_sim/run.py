@@ -181,13 +181,13 @@ async def _serve(
     for task in (stop, halt, watcher):
         if task is not None:
             task.cancel()
-    await _stop(host, signals, controlled=not halted)
+    await (host.leave() if halted else _stop(host, signals))
     return 1 if halted else 0
 
 
-async def _stop(host: BrokerHost, signals: _Signals, *, controlled: bool) -> None:
+async def _stop(host: BrokerHost, signals: _Signals) -> None:
     """Controlled, until a second signal says that it takes too long."""
-    orderly = asyncio.create_task(host.stop(controlled=controlled))
+    orderly = asyncio.create_task(host.stop())
     impatient = asyncio.create_task(_wait(signals.twice))
     await asyncio.wait([orderly, impatient], return_when=asyncio.FIRST_COMPLETED)
     if orderly.done():

@@ -187,7 +187,8 @@ class Handles:
         return self._put_in_force(fault="cut_link", broker=broker_id, peer=peer)
 
     def fail_log_dir(self, broker_id: int, number: int = 1) -> str:
-        """The broker's first, second, ... log directory fails, as a broken disk would make it."""
+        """The broker's first, second, ... log directory fails, as a broken disk would make it. With the last one the
+        broker is gone, as by SIGKILL, until that is healed."""
         self._brokers([broker_id])
         paths = self._running.log_dirs_of(broker_id)
         if not 1 <= number <= len(paths):

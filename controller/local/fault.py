@@ -19,6 +19,7 @@ from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.fault_file import (
     check_against,
     edit_faults,
+    in_full,
     is_over,
     now_ms,
     print_faults,
@@ -107,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
                 _require_running(options.data)
                 run_scenario(options.file, path, cluster, console, detach=options.detach)
             case _:
-                row = _row(options)
+                row = in_full(_row(options), options.data, cluster.brokers)
                 check_against(row, cluster.brokers)
                 _require_running(options.data)
                 tell_absent_topics([row], cluster)
@@ -235,7 +236,7 @@ def command_line() -> argparse.ArgumentParser:
 
 #: What examples of a fault's own flags have.
 _VALUES: Final = {
-    "bytes-per-second": "100000", "delay-ms": "80", "log-dir": "kwob-data/brokers/1/logs", "peer": "2",
+    "bytes-per-second": "100000", "delay-ms": "80", "log-dir": "broker-1/data", "peer": "2",
     "api": "Fetch", "action": "drop", "topic": "orders",
 }  # fmt: skip
 

@@ -152,6 +152,16 @@ def check_against(row: Fault, brokers: Sequence[BrokerRow]) -> None:
             raise FaultError(f"no such broker has a log directory {row.log_dir}; there are {_names(dirs)}")
 
 
+def in_full(row: Fault, data: Path, brokers: Sequence[BrokerRow]) -> Fault:
+    """The row with its log dir as brokers name it: it may be told as from here, or as `kwob status` shows it."""
+    told = getattr(row, "log_dir", None)
+    if told is None:
+        return row
+    there_are = {log_dir for broker in brokers for log_dir in broker.log_dirs}
+    meant = (os.path.abspath(base / told) for base in (Path(), data))
+    return row.model_copy(update={"log_dir": next((path for path in meant if path in there_are), told)})
+
+
 def _names(things: Collection[Any]) -> str:
     return ", ".join(str(thing) for thing in things)
 

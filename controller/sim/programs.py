@@ -342,6 +342,8 @@ class Programs:
                     return  # it is being stopped
                 broker = self.brokers[number] = self._broker(number)
         await broker.wait_halted()
+        if self.brokers.get(number) is broker:
+            self.kill(number)
 
     @contextmanager
     def logging(self) -> Iterator[None]:

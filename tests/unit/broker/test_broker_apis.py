@@ -10,7 +10,7 @@ from kio.index import load_request_schema, load_response_schema
 
 from broker_sim.apis.table import ROWS
 from controller.wire.errors import ErrorCode
-from controller.wire.fault_rows import decode
+from controller.wire.fault_rows import decode, parse_row
 from controller.wire.protocol import ApiKey
 from controller.wire.records import build_values
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
@@ -336,13 +336,18 @@ def test_faults_drop_delay_and_pause(in_memory: Any) -> None:
 
 def test_a_failed_log_dir_is_told_to_the_controller_and_the_last_one_halts_the_broker(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
-        broker = await cluster.start(1)
-        path = str(broker.identity.log_dirs[0])
-        broker.set_faults(decode(f'{{"fault": "fail_log_dir", "log_dir": "{path}"}}'))
-        await asyncio.wait_for(broker.wait_halted(), 5)
-        await cluster.world.sleep(1)
-        notices = await cluster.in_broker(1, broker.zk.perform_one(GetChildren("/log_dir_event_notification")))
-        assert len(notices.children) == 1
+        broker = await cluster.start(1, dirs=2)
+        paths = [str(path) for path in broker.identity.log_dirs]
+
+        async def notices_after(failed: list[str]) -> int:
+            broker.set_faults(parse_row({"fault": "fail_log_dir", "log_dir": path}) for path in failed)
+            await cluster.world.sleep(1)
+            asked = broker.zk.perform_one(GetChildren("/log_dir_event_notification"))
+            return len((await cluster.in_broker(1, asked)).children)
+
+        halted = asyncio.ensure_future(broker.wait_halted())
+        assert await notices_after(paths[:1]) == 1 and not halted.done()
+        assert await notices_after(paths) == 1 and halted.done(), "of the last nobody is told"
 
     in_memory(scenario)
 

@@ -353,24 +353,23 @@ def test_a_whole_rack_stops_in_order_and_returns(tmp_path: Path) -> None:
     hosted(tmp_path, scenario)
 
 
-def test_a_process_ends_when_no_broker_of_it_can_go_on_and_not_while_one_is_back(tmp_path: Path) -> None:
+def test_who_has_lost_all_its_dirs_is_gone_as_by_a_kill_and_the_process_ends_when_all_are(tmp_path: Path) -> None:
     async def scenario(both: Hosted) -> None:
         ended = asyncio.ensure_future(both.host.wait_all_halted())
-
-        async def fails(n: int) -> None:
-            both.host.set_faults([row("fail_log_dir", broker=n, log_dir=str(tmp_path / str(n)))])
-            await asyncio.wait_for(both.host.brokers[BrokerId(n)].wait_halted(), 5)
-            both.host.set_faults([])
-
-        await fails(1)
-        both.host.set_faults([row("kill", broker=1)])
-        await both.world.until(lambda: list(both.host.brokers) == [2], within_s=5, what="1 is down")
-        both.host.set_faults([])
-        await both.world.until(lambda: len(both.host.brokers) == 2, within_s=SESSION_MS / 1000 + 5, what="1 is back")
-        await fails(2)
+        broken = {n: row("fail_log_dir", broker=n, log_dir=str(tmp_path / str(n))) for n in (1, 2)}
+        both.host.set_faults([broken[1]])
+        await both.world.sleep(0.5)
+        assert list(both.host.brokers) == [2] and both.registered() == ["1", "2"], "its session lives on"
+        with pytest.raises(ConnectionRefusedError):
+            await both.world.machine("client").network.connect("host", 9091)
+        assert await both.until_registered("2", within_s=10) == pytest.approx(SESSION_MS / 1000 - 0.5, abs=0.2)
+        tree = both.world.zookeeper.tree
+        assert not tree.get("/log_dir_event_notification").children, "nobody is told of the last dir"
+        both.host.set_faults([broken[2]])  # the first has a new disk
+        await both.world.until(lambda: list(both.host.brokers) == [1], within_s=5, what="1 is back, 2 is gone")
         await both.world.sleep(1)
         assert not ended.done(), "1 serves"
-        await fails(1)
+        both.host.set_faults(broken.values())
         await asyncio.wait_for(ended, 1)
 
     hosted(tmp_path, scenario)
@@ -410,18 +409,17 @@ def test_what_happens_to_a_whole_broker_is_logged_when_it_starts_acts_and_ends(t
 def test_a_failed_disk_is_still_failed_at_the_next_start(tmp_path: Path) -> None:
     async def scenario(both: Hosted) -> None:
         broken = row("fail_log_dir", broker=1, log_dir=str(tmp_path / "1"))
-        both.host.set_faults([broken])
-        await both.world.sleep(0.1)
-        assert both.host.brokers[BrokerId(1)].context.replicas.all_log_dirs_failed
-        both.host.set_faults([broken, row("stop", broker=1)])
-        await both.world.until(lambda: 1 not in both.host.brokers, within_s=10, what="1 is down")
-        both.host.set_faults([broken])
-        await both.world.until(lambda: 1 in both.host.brokers, within_s=20, what="1 is up")
-        assert both.host.brokers[BrokerId(1)].context.replicas.all_log_dirs_failed
         both.host.set_faults([row("stop", broker=1)])
-        await both.world.until(lambda: 1 not in both.host.brokers, within_s=10, what="1 is down")
+        await both.until_registered("2", within_s=10)
+        both.host.set_faults([broken])
+        await both.until_registered("1", "2", within_s=20)
+        await both.until_registered("2", within_s=20)  # it came up, and could not go on
+        both.host.set_faults([broken, row("stop", broker=1)])
+        both.host.set_faults([broken])
+        await both.world.sleep(20)
+        assert both.registered() == ["2"] and list(both.host.brokers) == [2], "no start helps while the disk is broken"
         both.host.set_faults([])
-        await both.world.until(lambda: 1 in both.host.brokers, within_s=20, what="1 is up")
+        await both.until_registered("1", "2", within_s=20)
         assert not both.host.brokers[BrokerId(1)].context.replicas.all_log_dirs_failed
 
     hosted(tmp_path, scenario)

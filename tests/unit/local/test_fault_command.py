@@ -59,6 +59,18 @@ def test_flags_are_columns(data: Path, argv: list[str], expected: dict[str, Any]
     assert row == {**expected, "id": "f1"}
 
 
+@pytest.mark.parametrize("kind", ["fail-log-dir", "slow-disk"])
+@pytest.mark.parametrize("told", ["broker-2/data", "{data}/broker-2/data", "{data.name}/broker-2/data"])
+def test_a_log_dir_is_named_as_the_status_shows_it_in_full_or_from_here(
+    data: Path, monkeypatch: pytest.MonkeyPatch, kind: str, told: str
+) -> None:
+    monkeypatch.chdir(data.parent)
+    more = ["--delay-ms", "5"] if kind == "slow-disk" else []
+    assert run(data, kind, "--broker", "2", "--log-dir", told.format(data=data), *more) == 0
+    (row,) = rows(data)
+    assert row["log_dir"] == str(data / "broker-2" / "data")
+
+
 def test_a_window_is_the_brokers_time_of_day(data: Path) -> None:
     before = fault_rows.now_ms()
     assert run(data, "kill", "--broker", "1", "--in", "1m", "--for", "2s") == 0
