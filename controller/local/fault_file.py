@@ -157,9 +157,9 @@ def in_full(row: Fault, data: Path, brokers: Sequence[BrokerRow]) -> Fault:
     told = getattr(row, "log_dir", None)
     if told is None:
         return row
-    there_are = {log_dir for broker in brokers for log_dir in broker.log_dirs}
-    meant = (os.path.abspath(base / told) for base in (Path(), data))
-    return row.model_copy(update={"log_dir": next((path for path in meant if path in there_are), told)})
+    there_are = {Path(log_dir).resolve(): log_dir for broker in brokers for log_dir in broker.log_dirs}
+    meant = ((base / told).resolve() for base in (Path(), data))
+    return row.model_copy(update={"log_dir": next((there_are[path] for path in meant if path in there_are), told)})
 
 
 def _names(things: Collection[Any]) -> str:
