@@ -1,15 +1,17 @@
-"""Topics that a broker creates by itself: what ZooKeeper is told, in which order."""
+"""Topics that a broker creates by itself: what ZooKeeper is told, in which order, and what the client is."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
-from controller.wire.zk_operations import Create, SetData, ZkCode
-from controller.wire.znodes import ConfigEntityZNode, TopicZNode
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
+from controller.wire.znodes import BrokerIdsZNode, ConfigEntityZNode, TopicsZNode, TopicZNode
 
 
 @pytest.mark.parametrize("topic", ["t", GROUP_METADATA_TOPIC])
@@ -36,5 +38,76 @@ def test_a_topic_has_its_configs_from_its_first_moment_on(in_memory: Any, topic:
         await cluster.world.sleep(1)
         created = written.index(TopicZNode.path(topic))
         assert ConfigEntityZNode.topic(topic) in written[:created] and written.count(TopicZNode.path(topic)) == 1
+
+    in_memory(scenario)
+
+
+ASKED = {"topics": [{"name": "t"}], "allow_auto_topic_creation": True}
+CREATED, UNKNOWN = ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def told(connection: Any) -> ErrorCode:
+    return ErrorCode((await connection.call(ApiKey.METADATA, 5, ASKED)).topics[0].error_code)
+
+
+@pytest.mark.parametrize("brokers", [(1, 2), (1, 2, 3), (1, 1), (1, 1, 2, 2)], ids=str)
+def test_a_topic_that_many_ask_for_at_once_is_created_once_and_nobody_is_told_of_a_failure(
+    in_memory: Any, brokers: tuple[int, ...]
+) -> None:
+    """Whose broker was late is told as whose created it. A broker creates a topic once at a time; who asks it
+    meanwhile asks again. Source: Kafka 3.9 `DefaultAutoTopicCreationManager.createTopicsInZk`, its in-flight topics.
+    """
+
+    async def scenario(cluster: Any) -> None:
+        for number in sorted(set(brokers)):
+            await cluster.start(number)
+        tried = []
+
+        def note(op: Any) -> ZkCode | None:
+            tried.extend([op.path] if isinstance(op, Create) and op.path == TopicZNode.path("t") else [])
+            return None
+
+        tree = cluster.world.zookeeper.tree
+        tree.refusal = note
+        connections = [await cluster.connect(number) for number in brokers]
+        answers = await asyncio.gather(*map(told, connections))
+        assert len(tried) == len(set(brokers)), "all found that it is not there, else nothing is asked here"
+        once = len(brokers) - len(set(brokers))
+        assert sorted(answers) == sorted([CREATED] * len(set(brokers)) + [UNKNOWN] * once)
+        assert len(TopicZNode.decode(tree.get(TopicZNode.path("t")).payload).partitions) == 1
+        assert [await told(each) for each in connections] == [CREATED] * len(brokers), "it is in ZooKeeper now"
+
+    in_memory(scenario)
+
+
+CONFIG, TOPIC = ConfigEntityZNode.topic("t"), TopicZNode.path("t")
+FAILED = ErrorCode.UNKNOWN_SERVER_ERROR
+#: which operation, how ZooKeeper answers it -> what the client is told
+REFUSED = [
+    (Create, TOPIC, ZkCode.NODE_EXISTS, CREATED),
+    (Create, TOPIC, ZkCode.NO_AUTH, FAILED),
+    (Create, CONFIG, ZkCode.NODE_EXISTS, CREATED),
+    (Create, CONFIG, ZkCode.NO_AUTH, FAILED),
+    (SetData, CONFIG, ZkCode.NO_AUTH, FAILED),
+    (GetChildren, TopicsZNode.path, ZkCode.NO_NODE, CREATED),
+    (GetChildren, BrokerIdsZNode.path, ZkCode.NO_NODE, ErrorCode.INVALID_REPLICATION_FACTOR),
+    (GetData, "/brokers/ids/1", ZkCode.NO_NODE, ErrorCode.INVALID_REPLICATION_FACTOR),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "code", "error"), REFUSED)
+def test_what_zookeeper_refuses_is_told_and_only_what_failed(
+    in_memory: Any, kind: type, path: str, code: ZkCode, error: ErrorCode
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        tree = cluster.world.zookeeper.tree
+        connection = await cluster.connect(1)
+        tree.refusal = lambda op: code if isinstance(op, kind) and op.path == path else None
+        assert await told(connection) == error
+        is_made = error is CREATED and path != TOPIC
+        assert (tree.get(TOPIC) is not None) is is_made
+        tree.refusal = lambda op: None
+        assert (await told(connection), tree.get(TOPIC) is not None) == (CREATED, True), "it is asked for again"
 
     in_memory(scenario)
