@@ -23,8 +23,8 @@ async def produce(cluster: Any, topic: str, value: bytes) -> None:
     assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-async def described(cluster: Any, topics: Any = None) -> dict[str, Any]:
-    answer = await cluster.call(1, ApiKey.DESCRIBE_LOG_DIRS, 2, {"topics": topics})
+async def described(cluster: Any, topics: Any = None, version: int = 2) -> dict[str, Any]:
+    answer = await cluster.call(1, ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": topics})
     return {result.log_dir: result for result in answer.results}
 
 
@@ -48,8 +48,42 @@ def test_describe_log_dirs_says_what_lies_there(in_memory: Any) -> None:
                 (partition,) = topic.partitions
                 assert partition.partition_size == on_disk(Path(path) / f"{topic.name}-0")
                 assert (partition.offset_lag, partition.is_future_key) == (0, False)
-        only_t = await described(cluster, [{"topic": "t", "partitions": [0]}])
-        assert sorted(len(found.topics) for found in only_t.values()) == [0, 1], "a dir without them stands there, too"
+
+    in_memory(scenario)
+
+
+def of(topic: str, *partitions: int) -> dict[str, Any]:
+    return {"topic": topic, "partitions": list(partitions)}
+
+
+#: what is asked for -> the replicas that are shown, of t-0, t-1 and u-0
+SHOWN: list[tuple[str, Any, set[tuple[str, int]]]] = [
+    ("all", None, {("t", 0), ("t", 1), ("u", 0)}),
+    ("no topics", [], set()),
+    ("a topic without partitions", [of("t")], set()),
+    ("one partition", [of("t", 1)], {("t", 1)}),
+    ("one that is not there, and one that is", [of("t", 7, 0), of("x", 0)], {("t", 0)}),
+    ("none that is there", [of("x", 0)], set()),
+    ("two topics, one without partitions", [of("t"), of("u", 0)], {("u", 0)}),
+    ("a topic twice", [of("t", 0), of("t", 1)], {("t", 0), ("t", 1)}),
+]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_log_dirs_shows_all_dirs_and_of_replicas_those_asked_for(in_memory: Any, version: int) -> None:
+    """Null alone means all of them. Source: Kafka 3.9 `DescribeLogDirsRequest.isAllTopicPartitions`."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1, dirs=2)
+        await cluster.create_topic("t", [(1,), (1,)])
+        await cluster.create_topic("u", [(1,)])
+        for what, asked, expected in SHOWN:
+            dirs = await described(cluster, asked, version)
+            assert set(dirs) == {str(path) for path in broker.identity.log_dirs}, what
+            assert {found.error_code for found in dirs.values()} == {ErrorCode.NONE}, what
+            topics = [topic for found in dirs.values() for topic in found.topics]
+            assert {(topic.name, p.partition_index) for topic in topics for p in topic.partitions} == expected, what
+            assert all(topic.partitions for topic in topics), "no topic without partitions"
 
     in_memory(scenario)
 
