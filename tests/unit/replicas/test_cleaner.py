@@ -52,6 +52,24 @@ def test_the_dirtiest_is_compacted_first_and_others_are_passed_over(tmp_path: Pa
     run(main())
 
 
+@pytest.mark.parametrize(
+    ("policy", "is_compacted"),
+    [("compact", True), ("compact,delete", True), ("delete,compact", True), ("delete", False), ("", False)],
+)
+def test_a_log_is_compacted_where_its_policy_says_so_whatever_else_it_is(
+    tmp_path: Path, policy: str, is_compacted: bool
+) -> None:
+    async def main() -> None:
+        broker = table(tmp_path)
+        written(broker, TP, 9, segment_bytes=300, **{**COMPACT, "cleanup_policy": policy})
+        log = broker.partitions[TP].log
+        before = log.size_bytes
+        assert await LogCleaner(broker).clean_one() is is_compacted
+        assert (log.size_bytes < before) is is_compacted
+
+    run(main())
+
+
 def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it(tmp_path: Path) -> None:
     async def main() -> None:
         broker = table(tmp_path, log_cleaner_dedupe_buffer_size=24 * 5, log_cleaner_io_buffer_load_factor=1.0)

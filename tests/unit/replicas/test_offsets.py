@@ -197,3 +197,27 @@ def test_what_may_be_deleted(tmp_path: Path) -> None:
         assert cluster.nodes[2].partition(TP).log.log_start_offset == 4
 
     run(tmp_path, scenario)
+
+
+#: cleanup.policy -> whether records of the topic may be deleted by offset
+POLICIES = {"delete": True, "compact,delete": True, "delete,compact": True, "compact": False, "": False}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_records_are_deleted_where_the_policy_is_to_delete_whatever_else_it_is(tmp_path: Path, policy: str) -> None:
+    """And no record, where it is not. Source: Kafka 3.9 `Partition.deleteRecordsOnLeader`, `LogConfig.delete`."""
+    is_allowed = POLICIES[policy]
+
+    async def scenario(cluster: Cluster) -> None:
+        leader, log = cluster.nodes[1].manager, cluster.nodes[1].partition(TP).log
+        leader.configs.set_topic_config("t", {"cleanup.policy": policy})
+        cluster.set_alive({1})
+        for offset, start in ((1, 1), (0, 1), (-1, 4)):
+            answer = (await leader.offsets.delete_records({TP: offset}, timeout_ms=2_000))[TP]
+            refused = DeleteRecordsResult(error=ErrorCode.POLICY_VIOLATION)
+            assert answer == (DeleteRecordsResult(low_watermark=start) if is_allowed else refused)
+            assert log.log_start_offset == (start if is_allowed else 0)
+        (beyond,) = (await leader.offsets.delete_records({TP: 5}, timeout_ms=2_000)).values()
+        assert beyond.error is (OUT_OF_RANGE if is_allowed else ErrorCode.POLICY_VIOLATION), "the policy comes first"
+
+    run(tmp_path, scenario)
