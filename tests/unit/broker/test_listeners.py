@@ -41,14 +41,19 @@ BROKERS = (
     ),
     Broker(broker_id=BrokerId(2), endpoints=(Endpoint(host="broker-2", port=9092, listener=INTERNAL),)),
 )
-#: port asked -> brokers told, (error, leader) of a partition that 1 leads and of one that 2 leads, the coordinator told
-TOLD_ON: dict[int, tuple[list[tuple[int, str, int]], list[tuple[int, int]], tuple[int, str]]] = {
-    9092: ([(1, "broker-1", 9092), (2, "broker-2", 9092)], [(0, 1), (0, 2)], (2, "broker-2")),
-    9094: (
-        [(1, "outside", 19094)],
-        [(0, 1), (ErrorCode.LISTENER_NOT_FOUND, -1)],
-        (-1, ""),
-    ),
+#: port asked -> brokers told, (error, leader) of a partition that 1 leads and of one that 2 leads
+TOLD_ON: dict[int, tuple[list[tuple[int, str, int]], list[tuple[int, int]]]] = {
+    9092: ([(1, "broker-1", 9092), (2, "broker-2", 9092)], [(0, 1), (0, 2)]),
+    9094: ([(1, "outside", 19094)], [(0, 1), (ErrorCode.LISTENER_NOT_FOUND, -1)]),
+}
+#: port asked, coordinator -> what is told of it: error, id, host, port
+COORDINATORS: dict[tuple[int, int], tuple[int, int, str, int]] = {
+    (9092, 1): (0, 1, "broker-1", 9092),
+    (9094, 1): (0, 1, "outside", 19094),
+    (9092, 2): (0, 2, "broker-2", 9092),
+    (9094, 2): (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1),
+    (9092, 3): (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1),
+    (9094, 3): (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1),
 }
 
 
@@ -56,21 +61,35 @@ def test_each_listener_tells_its_own_addresses(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1, binds=LISTENERS, inter_broker_listener=INTERNAL)
         assert (broker.endpoint.port, dict(broker.bound_ports)) == (9092, {INTERNAL: 9092, EXTERNAL: 9094})
-        coordinated = [entry(TopicPartition(GROUP_METADATA_TOPIC, n), 2) for n in range(50)]
-        entries = [entry(TP, 1), entry(LONELY, 2), *coordinated]
-        await cluster.update_metadata(1, entries, live_brokers=BROKERS)
-        for port, (brokers, leaders, coordinator) in TOLD_ON.items():
+        await cluster.update_metadata(1, [entry(TP, 1), entry(LONELY, 2)], live_brokers=BROKERS)
+        for port, (brokers, leaders) in TOLD_ON.items():
             connection = await BrokerConnection.open(cluster.client.network, "broker-1", port, client_id="test")
             answer = await connection.call(ApiKey.METADATA, 9, {"topics": [{"name": "orders"}]})
             assert [(b.node_id, b.host, b.port) for b in answer.brokers] == brokers, port
             assert [(p.error_code, p.leader_id) for p in answer.topics[0].partitions] == leaders, port
             described = await connection.call(ApiKey.DESCRIBE_CLUSTER, 0, {})
             assert [(b.broker_id, b.host, b.port) for b in described.brokers] == brokers, port
-            found = await connection.call(ApiKey.FIND_COORDINATOR, 3, {"key": "g", "key_type": 0})
-            assert (found.node_id, found.host) == coordinator, port
             old = await connection.call(ApiKey.METADATA, 5, {"topics": [{"name": "orders"}]})
             expected = [ErrorCode.NONE, ErrorCode.NONE if leaders[1][1] == 2 else ErrorCode.LEADER_NOT_AVAILABLE]
             assert [p.error_code for p in old.topics[0].partitions] == expected, port
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("coordinator", [1, 2, 3])
+def test_each_listener_tells_its_own_address_of_a_coordinator(in_memory: Any, coordinator: int) -> None:
+    """None, where it has none there or is dead, as broker 3. Source: Kafka 3.9 `KafkaApis.getCoordinator`."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, binds=LISTENERS, inter_broker_listener=INTERNAL, offsets_topic_num_partitions=1)
+        entries = [entry(TopicPartition(GROUP_METADATA_TOPIC, 0), coordinator)]
+        await cluster.update_metadata(1, entries, live_brokers=BROKERS)
+        for port in TOLD_ON:
+            connection = await BrokerConnection.open(cluster.client.network, "broker-1", port, client_id="test")
+            for version in range(4):
+                found = await connection.call(ApiKey.FIND_COORDINATOR, version, {"key": "g"})
+                told = found.error_code, found.node_id, found.host, found.port
+                assert told == COORDINATORS[port, coordinator], (port, version)
 
     in_memory(scenario)
 

@@ -144,10 +144,20 @@ def test_the_broker_stamps_where_the_topic_says_so() -> None:
     assert not corrected.is_log_append_time
 
 
-def test_a_wrong_largest_timestamp_is_put_right() -> None:
-    batch = made(patched(GOOD, 35, ">q", 7)).batch
-    check_crc(batch, parse_header(batch))
-    assert parse_header(batch).max_timestamp == NOW
+@pytest.mark.parametrize("target", ["producer", "uncompressed", "gzip", "lz4"])
+@pytest.mark.parametrize("source", [Codec.NONE, Codec.GZIP, Codec.SNAPPY])
+def test_a_wrong_largest_timestamp_is_put_right(source: Codec, target: str) -> None:
+    """To that of the newest record, wherever it stands; or to now, where the broker stamps them."""
+    for times in ((NOW - 3, NOW, NOW - 5), (NOW, NOW - 1), (NOW - 1, NOW), (NOW,), (-1, -1), (-1, NOW)):
+        records = [Record(n, time, b"k", b"v") for n, time in enumerate(times)]
+        data = build_batch(records, codec=source)
+        for claim in (7, 0, -1, NOW - 1, NOW + 1, 2**62):
+            batch = made(patched(data, 35, ">q", claim), compression_type=target).batch
+            check_crc(batch, parse_header(batch))
+            assert (parse_header(batch).max_timestamp, records_of(batch)) == (max(times), records), claim
+            stamps = {"message_timestamp_type": "LogAppendTime", "compression_type": target}
+            stamped = made(patched(data, 35, ">q", claim), NOW + 9, **stamps).header
+            assert (stamped.max_timestamp, stamped.is_log_append_time) == (NOW + 9, True), claim
 
 
 @pytest.mark.parametrize("source", list(Codec))
