@@ -19,7 +19,7 @@ from controller.local.cluster_file import ClusterError
 from controller.local.extras import lacking, what_to_install
 from controller.rules.configs import settings
 from controller.rules.configs.topic import TOPIC_CONFIGS, check_value
-from controller.wire.cluster_file import ClusterFileError, ClusterShape, parse
+from controller.wire.cluster_file import KAFKAS_OWN_TOPICS, ClusterFileError, ClusterShape, parse
 from controller.wire.errors import KafkaError
 from controller.wire.types import GROUP_METADATA_TOPIC, BrokerId, TopicPartition
 from controller.world.real.net import TcpNetwork
@@ -125,7 +125,7 @@ def likeness(shape: ClusterShape, scale: Fraction) -> Likeness:
         remarks.append(f"no rack is known of broker {unknown}: it is in rack {UNKNOWN_RACK}")
     topics, moving = [], 0
     for name, topic in shape.topics.items():
-        if name.startswith("__"):
+        if name in KAFKAS_OWN_TOPICS:
             remarks.append(f"{name} is not made: brokers make it when it is needed")
             continue
         moving += sum(bool(p.adding_replicas or p.removing_replicas) for p in topic.partitions)

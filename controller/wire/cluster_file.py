@@ -15,10 +15,13 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from controller.wire.document_errors import Place, WrongPlace, first_error, line_of
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import INTERNAL_TOPICS, BrokerId, TopicPartition
 
 #: The version of this form. A file of another one is refused: what its fields mean may have changed.
 VERSION: Final = 1
+#: Topics that Kafka makes for itself, in any version that a file may be of. Other names may begin with underscores:
+#: people chose them. Source: `Topic.INTERNAL_TOPICS` of 3.9 and 4.x.
+KAFKAS_OWN_TOPICS: Final = INTERNAL_TOPICS | {"__share_group_state"}
 
 NonNegative = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.wire.cluster_file import BrokerShape, ClusterShape
+from controller.wire.cluster_file import KAFKAS_OWN_TOPICS, BrokerShape, ClusterShape
 from controller.wire.types import TopicPartition
 
 
 def anonymise(shape: ClusterShape) -> ClusterShape:
-    """The same shape under other names; equal names stay equal. Internal topics keep theirs, which tell nothing.
+    """The same shape under other names; equal names stay equal. Kafka's own topics keep theirs, which tell nothing.
 
     Configs whose values may hold names (listeners, paths, principals) are left out: only numbers, booleans and
     lists of replicas stay.
     """
-    topics = _numbered("topic", (name for name in shape.topics if not name.startswith("__")))
+    named = dict.fromkeys((*shape.topics, *(_topic_of(p) for group in shape.groups.values() for p in group.lag)))
+    topics = _numbered("topic", (name for name in named if name not in KAFKAS_OWN_TOPICS))
     racks = _numbered("rack", sorted({b.rack for b in shape.brokers if b.rack is not None}))
     groups = _numbered("group", shape.groups)
     return shape.model_copy(
@@ -60,6 +61,10 @@ def _tells_nothing(value: str) -> bool:
     return all(":" in part and part.replace(":", "", 1).isdigit() for part in value.split(","))
 
 
+def _topic_of(partition: str) -> str:
+    return partition.rpartition("-")[0]
+
+
 def _partition(text: str, topics: dict[str, str]) -> str:
-    topic, _, number = text.rpartition("-")
-    return str(TopicPartition(topics.get(topic, topic), int(number)))
+    topic = _topic_of(text)
+    return str(TopicPartition(topics.get(topic, topic), int(text.rpartition("-")[2])))

@@ -9,7 +9,7 @@ from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.znodes import NodeExists
 from controller.admin.toolkit.tool import Run
 from controller.admin.topics.config_versions import INVALID_CONFIG, check_configs, checked_configs, is_known
-from controller.admin.topics.describe_znodes import describe
+from controller.admin.topics.describe_znodes import INTERNAL, describe
 from controller.admin.topics.filter import matching
 from controller.admin.topics.options import ACTIONS
 from controller.admin.topics.plan import parse_assignment, warn_of_collisions
@@ -25,7 +25,6 @@ from controller.rules.topic_names import MAX_TOPIC_NAME_LENGTH, check_topic_name
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
-INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 _ERRORS: Final = "org.apache.kafka.common.errors."
 _ILLEGAL: Final = "java.lang.IllegalArgumentException"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.console import commas
@@ -13,6 +13,9 @@ from controller.admin.toolkit.tool import Run
 from controller.admin.topics.filter import matching
 from controller.admin.topics.options_2x import REPORTS
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
+
+#: `Topic.INTERNAL_TOPICS` of 2.x; other names that begin with two underscores are like any.
+INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,7 @@ class Row:
 async def describe(run: Run) -> None:
     """`--describe`. Raises ToolFailure for a topic that there is not (2.6; 2.0 prints nothing)."""
     args, texts = run.args, run.zookeeper_texts
-    internal = {name: name.startswith("__") for name in await run.znodes.topics()}
+    internal = {name: name in INTERNAL for name in await run.znodes.topics()}
     topic = args.value("topic")
     names = matching(internal, topic, exclude_internal=args.has("exclude-internal"))
     if texts.describe_fails and topic is not None and not names and not args.has("if-exists"):

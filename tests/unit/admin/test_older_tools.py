@@ -312,6 +312,20 @@ def test_alter_and_delete(stage: Stage) -> None:
     assert not stage.run("topics", "--describe", "--zk")[1].splitlines()[1].endswith("MarkedForDeletion: true")
 
 
+def test_of_names_with_underscores_two_are_internal(stage: Stage) -> None:
+    """Those alone are left out where these are excluded, and refused where they are to be deleted."""
+    internal = ("__consumer_offsets", "__transaction_state")
+    others = ("__mine", "__share_group_state", "_schemas", "t")
+    for name in (*internal, *others):
+        stage.topic(name, (0, 1))
+    listed = stage.run("topics", "--list", "--zk", "--exclude-internal", compat="2.6")[1].split()
+    described = stage.run("topics", "--describe", "--zk", "--exclude-internal", compat="2.6")[1]
+    shown = {line.split("\t")[0].removeprefix("Topic:").strip() for line in described.splitlines() if line[0] == "T"}
+    assert listed == [*others] and shown == {*others}
+    codes = {n: stage.run("topics", "--delete", "--zk", "--topic", n, compat="2.6")[0] for n in (*internal, *others)}
+    assert codes == dict.fromkeys(internal, 1) | dict.fromkeys(others, 0)
+
+
 def test_a_short_manual_list_wins_over_the_number(stage: Stage) -> None:
     stage.topic("foo", (0, 1))
     words = ("--alter", "--zk", "--topic", "foo", "--partitions", "3", "--replica-assignment", "0:1,1:2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,16 @@ from controller.admin.snapshot.command import main_async
 from controller.admin.snapshot.generate import generate
 from controller.admin.snapshot.reading import Flow, Reading, flows, lags
 from controller.admin.toolkit.machine import Machine
-from controller.wire.cluster_file import ClusterShape, dump, parse
+from controller.wire.cluster_file import (
+    BrokerShape,
+    ClusterShape,
+    GroupShape,
+    LogDir,
+    PartitionShape,
+    TopicShape,
+    dump,
+    parse,
+)
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
@@ -290,6 +300,39 @@ def test_a_skew_that_makes_no_cluster_is_refused(
     with pytest.raises(SystemExit) as ended:
         tool(snapshot, cluster, ["--generate", "--skew", skew, "-o", "-"], bootstrap=None)
     assert ended.value.code == 2 and f"'{skew}' is no number from 0 to 10" in capsys.readouterr().err
+
+
+#: names that people gave, which look like others
+GIVEN = (
+    *("secret", "_secret", "__secret", "___secret", "secret-0", "secret__", "topic-1-secret", "_.secret"),
+    *("__consumer_offsets_secret", "_consumer_offsets-secret", "secret__consumer_offsets"),
+)
+KAFKAS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+
+
+@pytest.mark.parametrize("are_listed", [True, False], ids=["topics that are there", "topics that groups alone name"])
+def test_no_name_that_people_gave_stays_whatever_it_begins_with(are_listed: bool) -> None:
+    names = [name for pair in itertools.zip_longest(GIVEN, KAFKAS) for name in pair if name is not None]
+    topics = {n: TopicShape(partitions=(PartitionShape(replicas=(1,), bytes=at),)) for at, n in enumerate(names)}
+    lag = {f"{name}-{at}": at for at, name in enumerate(names)}
+    shape = ClusterShape(
+        brokers=tuple(
+            BrokerShape(id=at, rack=name, host=name, log_dirs=(LogDir(path=f"/{name}"),), configs={"x": name})
+            for at, name in enumerate(names)
+        ),
+        configs={str(at): name for at, name in enumerate(names)},
+        topics=topics if are_listed else {},
+        groups={name: GroupShape(lag=lag) for name in names},
+    )
+    hidden = anonymise(shape)
+    assert "secret" not in dump(hidden)
+    others = [name if name in KAFKAS else f"topic-{GIVEN.index(name) + 1}" for name in names]
+    assert {name: t.partitions[0].bytes for name, t in hidden.topics.items()} == (
+        {other: at for at, other in enumerate(others)} if are_listed else {}
+    )
+    behind = {f"{other}-{at}": at for at, other in enumerate(others)}
+    assert [dict(group.lag) for group in hidden.groups.values()] == [behind] * len(names)
+    assert not {*hidden.groups, *(b.rack for b in hidden.brokers)} & {*names}, "in these nothing is Kafka's own"
 
 
 def test_other_names_and_the_same_shape() -> None:

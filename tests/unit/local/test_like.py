@@ -47,6 +47,16 @@ def test_topics_and_their_data_are_those_of_the_file_at_its_scale() -> None:
     assert not likeness(parse(FILE), Fraction(0)).records
 
 
+def test_of_topics_kafkas_own_alone_are_not_made() -> None:
+    """Of others a name may begin with underscores, too."""
+    own = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+    others = ("t", "_schemas", "__mine", "___", "__consumer_offsets-copy")
+    listed = ", ".join(f"{name}: {{partitions: [[1]]}}" for name in (*own, *others))
+    made = likeness(parse(f"brokers: [{{id: 1}}]\ntopics: {{{listed}}}"), Fraction(1))
+    assert [topic.name for topic in made.topics] == [*others]
+    assert list(made.remarks) == [f"{name} is not made: brokers make it when it is needed" for name in own]
+
+
 def test_brokers_keep_their_ids_and_racks_and_controllers_get_others() -> None:
     made = likeness(parse(FILE), Fraction(1))
     assert list(made.brokers.items()) == [(7, "a"), (3, "b"), (901, "unknown")]
