@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +83,52 @@ def test_a_group_with_members_is_left_alone(group: FakeCluster, tool: Any, state
     outcome = tool(groups, group, argv)
     may = state in ("Empty", "Dead")
     assert (bool(commits(group)), f"but the current state is {state}." in outcome.out) == (may, not may)
+
+
+def by_group(cluster: FakeCluster) -> dict[str, dict[int, int]]:
+    return {
+        body.group_id: {p.partition_index: p.committed_offset for t in body.topics for p in t.partitions}
+        for body in cluster.requests(ApiKey.OFFSET_COMMIT)
+    }
+
+
+G, H = {0: COMMITTED, 1: END}, {0: END, 1: 60}
+#: how groups are named, those there are besides `g`, their state -> what each that may be is moved to, the columns
+EXPORTS = [
+    ("one group", ["--group", "g"], [], "Empty", {"g": G}, 3),
+    ("one group of two", ["--group", "h"], ["h"], "Empty", {"h": H}, 3),
+    ("two groups", ["--group", "g", "--group", "h"], ["h"], "Empty", {"g": G, "h": H}, 4),
+    ("two groups, of which one has members", ["--group", "g", "--group", "h"], ["h"], "Stable", {"g": G}, 4),
+    ("one group, named twice", ["--group", "g", "--group", "g"], [], "Empty", {"g": G}, 4),
+    ("all groups", ["--all-groups"], ["h"], "Empty", {"g": G, "h": H}, 4),
+    ("all groups, and there is one", ["--all-groups"], [], "Empty", {"g": G}, 4),
+    ("all groups, of which one has members", ["--all-groups"], ["h"], "Stable", {"g": G}, 4),
+]
+
+
+@pytest.mark.parametrize(
+    ("named", "others", "state", "moved", "columns"), [row[1:] for row in EXPORTS], ids=[row[0] for row in EXPORTS]
+)
+def test_an_export_names_the_group_unless_exactly_one_was_named_and_can_be_read_back(
+    group: FakeCluster,
+    tool: Any,
+    tmp_path: Path,
+    named: list[str],
+    others: list[str],
+    state: str,
+    moved: dict[str, dict[int, int]],
+    columns: int,
+) -> None:
+    for name in others:
+        group.groups[name] = {**group.groups["g"], "group_state": state}
+        group.committed[name] = {TopicPartition("t", 1): 60}
+    argv = ["--reset-offsets", *named, "--topic", "t"]
+    exported = tool(groups, group, [*argv, "--to-current", "--export", "--dry-run"])
+    lines = [line for line in exported.out.splitlines() if line and not line.startswith("Error: ")]
+    rows = [[name, "t", str(p), str(offset)] for name, to in moved.items() for p, offset in to.items()]
+    assert [line.split(",") for line in lines] == [row[4 - columns :] for row in rows]
+    assert (exported.code, by_group(group)) == (0, {})
+    file = tmp_path / "plan.csv"
+    file.write_text("\n".join(lines))
+    read = tool(groups, group, ["--reset-offsets", *named, "--from-file", str(file), "--execute"])
+    assert (read.code, by_group(group)) == (0, moved)
