@@ -133,17 +133,70 @@ def test_a_new_leader_learns_from_the_history_when_a_replica_left() -> None:
     assert (row.from_ts, row.left_by, row.out_of_isr_ms) == (1000, "leader", 2400)
 
 
-FLAPS = [
-    ("removed by the leader and back soon is a flap", caught_up("leader", 1000, 3400), 1),
-    ("removed by the controller is none", caught_up("controller", 1000, 3400), 0),
-    ("back after the window is none", caught_up("leader", 1000, 301_001), 0),
-    ("not back is none", caught_up("leader", 1000, None), 0),
+#: 300 s after the first removal
+AT_LAST = 301_000
+BY_LEADER = [OUT]
+BY_CONTROLLER = [FactRow(ts=1000, kind="elect", epoch=1, zk_version=1, replica=1, isr=[1, 2])]
+BACK = change(1500, [1, 2], [1, 2, 3], 2)
+OUT_AGAIN = change(2000, [1, 2, 3], [1, 2], 3)
+FENCED = FactRow(ts=2000, kind="elect", epoch=1, zk_version=3, replica=1, isr=[1, 2])
+FENCED_FIRST = [*BY_CONTROLLER, BACK._replace(epoch=1), OUT_AGAIN._replace(epoch=1)]
+FORGOTTEN = [OUT, FactRow(ts=1800, kind="delete"), LEADER._replace(ts=1900, isr=[1, 2])]
+HIDDEN = [OUT, FactRow(ts=1800, kind=STATE_UNKNOWN), LEADER._replace(ts=1900, zk_version=1, isr=[1, 2])]
+
+
+def successors(*leaders: int) -> list[FactRow]:
+    """They lead one after the other from 2500 on; replica 3 is outside of the ISR all the time."""
+    return [
+        row._replace(ts=2500 + 100 * n, epoch=2 + n, zk_version=4 + n, isr=[1, 2])
+        for n, leader in enumerate(leaders)
+        for row in (FactRow(ts=0, kind="elect", replica=leader), FactRow(ts=0, kind="leader", leader=leader))
+    ]
+
+
+#: what became of replica 3, who led meanwhile, what the last of them saw of it -> who removed it, from when to when it
+#: flapped
+FLAPS: list[tuple[str, list[FactRow], tuple[int, ...], tuple[str, int, int | None], str, tuple[int, int] | None]] = [
+    ("removed by the leader and back soon", BY_LEADER, (), ("leader", 1000, 3400), "leader", (1000, 3400)),
+    ("removed by the controller", BY_CONTROLLER, (), ("controller", 1000, 3400), "controller", None),
+    ("it was added", [], (), ("added", 1000, 3400), "added", None),
+    ("back at the last moment", BY_LEADER, (), ("leader", 1000, AT_LAST), "leader", (1000, AT_LAST)),
+    ("back too late", BY_LEADER, (), ("leader", 1000, AT_LAST + 1), "leader", None),
+    ("not back", BY_LEADER, (), ("leader", 1000, None), "leader", None),
+    ("let in by the next", BY_LEADER, (2,), ("before", 2500, 3400), "leader", (1000, 3400)),
+    ("let in by the one after the next", BY_LEADER, (2, 1), ("before", 2600, 3400), "leader", (1000, 3400)),
+    ("let in by the next at the last moment", BY_LEADER, (2,), ("before", 2500, AT_LAST), "leader", (1000, AT_LAST)),
+    ("let in by the next too late", BY_LEADER, (2,), ("before", 2500, AT_LAST + 1), "leader", None),
+    ("not let in by the next", BY_LEADER, (2,), ("before", 2500, None), "leader", None),
+    ("after the controller, let in by the next", BY_CONTROLLER, (2,), ("before", 2500, 3400), "controller", None),
+    ("the second removal counts", [OUT, BACK, OUT_AGAIN], (2,), ("before", 2500, 3400), "leader", (2000, 3400)),
+    ("the second was the controller's", [OUT, BACK, FENCED], (2,), ("before", 2500, 3400), "controller", None),
+    ("only the first was the controller's", FENCED_FIRST, (2,), ("before", 2500, 3400), "leader", (2000, 3400)),
+    ("a former topic's leader removed it", FORGOTTEN, (2,), ("before", 2500, 3400), "before", None),
+    ("nobody knows who removed it", HIDDEN, (2,), ("before", 2500, 3400), "before", None),
 ]
 
 
-@pytest.mark.parametrize(("fact", "flaps"), [c[1:] for c in FLAPS], ids=[c[0] for c in FLAPS])
-def test_flaps(fact: FactRow, flaps: int) -> None:
-    assert sum(r.table == "flaps" for r in fold(LEADER, fact)) == flaps
+@pytest.mark.parametrize(
+    ("removed", "leaders", "seen", "by", "flapped"), [case[1:] for case in FLAPS], ids=[case[0] for case in FLAPS]
+)
+def test_whom_a_leader_removed_and_whoever_leads_then_lets_in_soon_has_flapped(
+    removed: list[FactRow],
+    leaders: tuple[int, ...],
+    seen: tuple[str, int, int | None],
+    by: str,
+    flapped: tuple[int, int] | None,
+) -> None:
+    last, epoch = (leaders[-1], 1 + len(leaders)) if leaders else (1, 0)
+    back = caught_up(*seen)._replace(leader=last, epoch=epoch)
+    rows = fold(LEADER, *removed, *successors(*leaders), back)
+    flaps = [r for r in rows if r.table == "flaps"]
+    (told,) = [r for r in rows if r.table == "catch_up"]
+    assert told.left_by == by
+    assert [(r.from_ts, r.to_ts) for r in flaps] == ([] if flapped is None else [flapped])
+    for flap in flaps:
+        assert (flap.replica, flap.leader, flap.leader_epoch) == (3, last, epoch)
+        assert flap.out_of_isr_ms == told.out_of_isr_ms == (flap.to_ts or 0) - (flap.from_ts or 0)
 
 
 BOTH = {"replicas": [4, 2, 3, 1], "adding": [4], "removing": [1]}
