@@ -142,10 +142,10 @@ class ConfigNotices:
             if entity_path not in self._unread:
                 self._log.warning(ev.CONFIG_REFUSED, entity_path=entity_path, reason=error.message)
             self._unread[entity_path] = None
+            return
         except KafkaError as error:
             self._log.warning(ev.CONFIG_REFUSED, entity_path=entity_path, reason=error.message)
-        else:
-            self._unread.pop(entity_path, None)
+        self._unread.pop(entity_path, None)
 
 
 def _check_read(path: str, code: ZkCode) -> None:

@@ -254,20 +254,23 @@ def parse_properties(content: str) -> Settings:
 
 
 def _logical_lines(content: str) -> Iterator[tuple[int, str]]:
-    """Lines with their first number, comments and empty ones dropped, continued ones joined."""
-    joined: str | None = None
-    start = 0
+    """Lines with their first number, comments and empty ones dropped, continued ones joined.
+
+    What continues a line is no comment, and an empty one ends it; but where nothing stands before the backslash, the
+    line has not begun yet, as in Java.
+    """
+    joined, start = "", 0
     for number, raw in enumerate(content.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         line = raw.lstrip(_BLANKS)
-        if joined is None:
+        if not joined:
             if not line or line[0] in "#!":
                 continue
-            joined, start = "", number
+            start = number
         if _ends_in_odd_backslashes(line):
             joined += line[:-1]
             continue
         yield start, joined + line
-        joined = None
+        joined = ""
     if joined:
         yield start, joined
 

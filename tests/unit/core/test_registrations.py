@@ -8,8 +8,9 @@ import pytest
 
 from controller.core import events
 from controller.core.effects import AddBrokers
-from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk_operations import SetData
+from controller.wire.control import LeaderAndIsrRequest
+from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
+from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import BrokerIdZNode
 from tests.worlds.core import World
 
@@ -51,6 +52,30 @@ def test_another_registration(_: str, data: bytes, counts: bool) -> None:
     assert reached == ([now.endpoints] if counts else [])
     assert [request.to for request in world.sent] == ([1, 2] if counts else [])
     assert set(now.endpoints) == ({THERE} if THERE in now.endpoints else {HERE, *now.endpoints})
+
+
+@pytest.mark.parametrize("rewrites_first", [True, False], ids=["rewritten before", "not rewritten before"])
+@pytest.mark.parametrize("data", [row[1] for row in WRITTEN], ids=[row[0] for row in WRITTEN])
+def test_a_broker_that_came_back_has_bounced_whatever_its_registration_says(data: bytes, rewrites_first: bool) -> None:
+    """It rewrites its registration, goes and comes back before the controller looks: what is read of the rewriting is
+    the registration of its next life already. The broker holds nothing of before, so it must be told everything."""
+    world = World()
+    world.broker_starts(1, 2)
+    world.topic("t", p0=(2, 1))
+    world.start()
+    path, former = BrokerIdZNode.path(BrokerId(2)), world.state.live_brokers[BrokerId(2)].broker_epoch
+    world.sent.clear()
+    if rewrites_first:
+        world.others_write(SetData(path, WRITTEN[1][1]))
+    world.broker_dies(2)
+    world.others_write(Create(path, data))
+    world.run()
+    stands = world.tree.get(path)
+    assert stands is not None and stands.czxid > former
+    assert world.state.live_brokers[BrokerId(2)].broker_epoch == stands.czxid
+    told = [request.broker_epoch for request in world.sent if isinstance(request, LeaderAndIsrRequest)]
+    assert stands.czxid in told
+    assert world.leadership(TopicPartition("t", 0)).leader == 1, "a bounce costs the leadership"
 
 
 @pytest.mark.parametrize("sees_it_go", [True, False])

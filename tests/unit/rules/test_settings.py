@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,9 @@ FORMAT = [
     ("all kinds of line ends", "a=1\r\nb=2\rc=3\n", {"a": "1", "b": "2", "c": "3"}),
     ("nothing", "\n \t\n", {}),
     ("continued into the end of the file", "a=1\\", {"a": "1"}),
+    ("the rest of a continued line is no comment", "a=1\\\n#2\nb=3", {"a": "1#2", "b": "3"}),
+    ("an empty line ends a continued one", "a=1\\\n\nb=2", {"a": "1", "b": "2"}),
+    ("a line of which nothing is there yet may be empty or a comment", "\\\n\n \\\n# a\n\\\nb=2", {"b": "2"}),
 ]
 
 
@@ -70,6 +74,39 @@ def test_any_text_is_read_or_refused(content: str) -> None:
         parse_properties(content)
     except SettingError as error:
         assert str(error).startswith("line ")
+
+
+#: before a logical line: blanks, empty lines, and continuations of nothing; then a comment, or the line itself
+_BEGIN = re.compile(r"(?:[ \t\f]|\\?\n|\\\Z)*([#!][^\n]*)?")
+_LINE = re.compile(r"(?:[^\\\n]|\\[^\n]|\\\n[ \t\f]*)*\\?")
+_NAME_AND_VALUE = re.compile(r"((?:[^\\=: \t\f]|\\.?)*)[ \t\f]*[=:]?[ \t\f]*(.*)")
+
+
+def read_plainly(content: str) -> dict[str, str]:
+    """The second version, without escapes that stand for another sign than the one behind the backslash."""
+    content, at, found = re.sub(r"\r\n?", "\n", content), 0, {}
+    while True:
+        begin = _BEGIN.match(content, at)
+        assert begin is not None
+        at = begin.end()
+        if at == len(content):
+            return found
+        if begin[1]:
+            continue
+        line = _LINE.match(content, at)
+        assert line is not None
+        at = line.end()
+        joined = re.sub(r"(\\[^\n])|\\\n[ \t\f]*|\\$", lambda part: part[1] or "", line[0])
+        pair = _NAME_AND_VALUE.fullmatch(joined)
+        assert pair is not None
+        name, value = (re.sub(r"\\(.)", r"\1", part) for part in pair.groups())
+        found[name] = value.strip()
+
+
+@settings(max_examples=1_000)
+@given(st.text(alphabet=st.sampled_from("ab=:\\# !\n\r\f"), max_size=30))
+def test_both_versions_of_the_format_agree(content: str) -> None:
+    assert parse_properties(content) == read_plainly(content)
 
 
 REFUSED = [

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import pytest
 import structlog
+from structlog.testing import capture_logs
 
+from controller.wire import log_events as ev
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.zk_operations import Create, Delete, WatchEvent, ZkCode, ZkSessionExpired
 from controller.wire.znodes import ConfigChangesZNode
-from controller.world.config_notices import RETRY_S, ConfigNotices
+from controller.world.config_notices import RETRY_S, ConfigNotices, Unreadable
 from controller.world.ports import ZkSession
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
@@ -18,12 +22,16 @@ from controller.world.simulated.zookeeper import SimulatedZooKeeper
 from controller.world.standard_znodes import prepare_cluster
 
 PATH = ConfigChangesZNode.path
+EXPIRED = ZkSessionExpired("it ended")
+UNREADABLE = Unreadable("/config/topics/a", "NO_AUTH")
+REFUSED = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "no topic has such a name")
 Scenario = Callable[[ZkSession, SimulatedZooKeeper, list[str]], Awaitable[None]]
 
 
-def with_follower(scenario: Scenario, failing: Sequence[str] = ()) -> None:
-    """`scenario(zk, server, changed)`: somebody follows; `changed` are the entities that it was called for. Of those
-    that are `failing` the session ends when they are taken first."""
+def with_follower(scenario: Scenario, failing: Mapping[str, Sequence[Exception]] | None = None) -> None:
+    """`scenario(zk, server, changed)`: somebody follows; `changed` are the entities that it was called for. For those
+    that are `failing`, its first calls end with these errors."""
+    failures = {entity: iter(errors) for entity, errors in (failing or {}).items()}
 
     async def whole() -> None:
         loop = asyncio.get_running_loop()
@@ -34,8 +42,8 @@ def with_follower(scenario: Scenario, failing: Sequence[str] = ()) -> None:
 
         async def on_change(entity_path: str) -> None:
             changed.append(entity_path)
-            if entity_path in failing and changed.count(entity_path) == 1:
-                raise ZkSessionExpired("it ended")
+            for error in failures.get(entity_path, ()):
+                raise error
 
         def on_watch(event: WatchEvent) -> None:
             if event.path == PATH:
@@ -101,7 +109,7 @@ def test_a_notice_counts_as_taken_when_it_has_been_acted_upon() -> None:
         await notify(zk, "topics/e")
         assert changed == [f"topics/{name}" for name in "abbcdde"]
 
-    with_follower(scenario, failing=("topics/b", "topics/d"))
+    with_follower(scenario, failing={"topics/b": [EXPIRED], "topics/d": [EXPIRED]})
 
 
 def test_a_list_that_is_refused_hides_no_notice() -> None:
@@ -113,3 +121,29 @@ def test_a_list_that_is_refused_hides_no_notice() -> None:
         assert changed == ["topics/a", "topics/b"]
 
     with_follower(scenario)
+
+
+ASKED = [  # what comes of the first calls -> how often it is called for in all, how many lines say so
+    ("read at once", [], 1, 0),
+    ("unreadable once", [UNREADABLE], 2, 1),
+    ("unreadable for long", [UNREADABLE] * 5, 6, 1),
+    ("refused", [REFUSED], 1, 1),
+    ("readable at last, and refused", [UNREADABLE, REFUSED], 2, 2),
+    ("the session ends while it is asked again", [UNREADABLE, EXPIRED, UNREADABLE], 4, 1),
+]
+
+
+@pytest.mark.parametrize(("errors", "calls", "lines"), [row[1:] for row in ASKED], ids=[row[0] for row in ASKED])
+def test_what_cannot_be_read_is_asked_for_again_until_it_can_and_no_longer(
+    errors: Sequence[Exception], calls: int, lines: int
+) -> None:
+    async def scenario(zk: ZkSession, server: SimulatedZooKeeper, changed: list[str]) -> None:
+        await notify(zk, "topics/a")
+        await asyncio.sleep(20 * RETRY_S)
+        await notify(zk, "topics/b")
+        await asyncio.sleep(20 * RETRY_S)
+        assert (changed.count("topics/a"), changed.count("topics/b")) == (calls, 1)
+
+    with capture_logs() as logged:
+        with_follower(scenario, failing={"topics/a": errors})
+    assert [line["event"] for line in logged] == [ev.CONFIG_REFUSED] * lines
