@@ -96,14 +96,24 @@ class FeatureZNode:
     path: Final = "/feature"
     #: What 3.9 writes at 2.6.
     DISABLED: Final = b'{"features":{},"version":1,"status":0}'
+    #: Version 2 is that of protocols from 3.3 on; status 1 says that features are in use.
+    _VERSIONS: Final = (1, 2)
+    _STATUSES: Final = (0, 1)
 
     @staticmethod
     def is_disabled(data: bytes | None) -> bool:
-        """Whether it says: disabled, no features. Raises ZnodeError when it does not parse."""
+        """Whether it says what 3.9 writes at 2.6: disabled, no features, in the layout of version 1.
+
+        Raises ZnodeError when it does not parse, or has a version or status that 3.9 does not know.
+        """
         value = load(data)
         try:
-            number(value["version"])
-            return bool(number(value["status"]) == 0 and not value["features"])
+            version, status, features = number(value["version"]), number(value["status"]), value["features"]
+            if version not in FeatureZNode._VERSIONS or status not in FeatureZNode._STATUSES:
+                raise ValueError(f"version {version} with status {status} is not known")
+            if not isinstance(features, dict):
+                raise TypeError(f"{features!r} is no object")
+            return (version, status, features) == (1, 0, {})
         except MISSHAPEN as error:
             raise ZnodeError(f"/feature does not parse: {flaw(data, error)}") from error
 

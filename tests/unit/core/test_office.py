@@ -270,6 +270,36 @@ def test_after_resigning_nothing_is_sent_or_written(world: Any) -> None:
     assert world.sent == [] and world.take_lines() == [] and world.timers == []
 
 
+FEATURES = [  # version, status, features (None: they are missing) -> whether a failover writes it anew
+    *((1, 0, found, found != "{}") for found in ("{}", '{"f":{"min_version_level":1,"max_version_level":3}}')),
+    *((2, 0, found, True) for found in ("{}", '{"f":{"max_version_level":3}}')),
+    *((version, 1, found, True) for version in (1, 2) for found in ("{}", '{"f":{"max_version_level":3}}')),
+    *((version, status, "{}", False) for version, status in ((0, 0), (3, 0), (1, 2), (1, -1))),
+    *((1, status, found, False) for status in (0, 1) for found in ("[]", "null", '""', "0", None)),
+]
+
+
+@pytest.mark.parametrize(("version", "status", "features", "is_written"), FEATURES)
+def test_features_are_disabled_and_none_unless_nobody_knows_what_they_are(
+    world: Any, version: int, status: int, features: str | None, is_written: bool
+) -> None:
+    """As 3.9 does at 2.6, which fails where they cannot be read; here they are left, and the office is taken."""
+    rest = "" if features is None else f',"features":{features}'
+    found = f'{{"version":{version},"status":{status}{rest}}}'.encode()
+    world.make("/feature", found)
+    before = world.tree.get("/feature").version
+    started(world)
+    after = world.tree.get("/feature")
+    written = (b'{"features":{},"version":1,"status":0}', before + 1)
+    assert (after.payload, after.version) == (written if is_written else (found, before))
+    assert world.state.serving
+
+
+def test_features_that_are_not_there_are_written(world: Any) -> None:
+    started(world)
+    assert world.tree.get("/feature").payload == b'{"features":{},"version":1,"status":0}'
+
+
 @pytest.mark.parametrize("what", ["written", "gone", "made anew"])
 def test_a_term_ends_whose_epoch_others_wrote_and_the_next_one_goes_on(world: Any, what: str) -> None:
     """Nothing of that term could be written any more; `/controller` names this process all the while."""

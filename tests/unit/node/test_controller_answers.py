@@ -147,6 +147,40 @@ def test_an_election_of_no_known_type_is_told_at_the_top(play: Play) -> None:
     play(scenario, brokers=1)
 
 
+#: the topics that are asked for -> the partitions in the answer, where t-0, t-1 and u-0 are moving and t-2 is not
+LISTED: list[tuple[str, list[tuple[str, list[int]]] | None, list[tuple[str, int]]]] = [
+    ("null means all", None, [("t", 0), ("t", 1), ("u", 0)]),
+    ("an empty list means none", [], []),
+    ("no partition means none", [("t", []), ("u", [])], []),
+    ("one of two", [("t", [1])], [("t", 1)]),
+    ("one that is named twice", [("t", [1, 1]), ("t", [1])], [("t", 1)]),
+    ("of several topics", [("u", [0]), ("t", [0])], [("t", 0), ("u", 0)]),
+    ("what does not move is left out", [("t", [0, 2])], [("t", 0)]),
+    ("what is not there is left out", [("t", [0, 9, -1]), ("none", [0]), ("", [0])], [("t", 0)]),
+]
+
+
+def test_which_moves_are_listed(play: Play) -> None:
+    """They wait for broker 2, which no leader takes into an ISR here."""
+
+    def rows(name: str, count: int, part: str, ids: str, *replicas: int) -> dict[str, Any]:
+        return {"name": name, part: [{"partition_index": p, ids: replicas} for p in range(count)]}
+
+    async def scenario(cluster: Any) -> None:
+        shape = {"num_partitions": -1, "replication_factor": -1}
+        made = [rows(name, count, "assignments", "broker_ids", 1) | shape for name, count in (("t", 3), ("u", 1))]
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": made, "timeout": 5_000})
+        moves = [rows(name, count, "partitions", "replicas", 1, 2) for name, count in (("t", 2), ("u", 1))]
+        await cluster.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": moves, "timeout": 1})
+        for title, asked, expected in LISTED:
+            topics = None if asked is None else [{"name": t, "partition_indexes": list(ps)} for t, ps in asked]
+            answer = await cluster.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": topics, "timeout": 1})
+            listed = [(topic["name"], p["partition_index"]) for topic in answer["topics"] for p in topic["partitions"]]
+            assert (answer["error_code"], listed) == (0, expected), title
+
+    play(scenario, brokers=2)
+
+
 def test_describing_configs_by_no_name_means_all(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [{**TOPIC, "name": "t"}], "timeout": 5_000})

@@ -1,0 +1,86 @@
+"""Configs are written under the eyes of one controller: whatever becomes of `/controller`, or of the configs' own znode,
+between the looks and the write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkWriteOp
+from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
+
+Play = Callable[..., list[Any]]
+PATH = ConfigEntityZNode.topic("t")
+BEFORE, BETWEEN, AFTER = {"retention.ms": "1"}, {"retention.ms": "2"}, {"retention.ms": "3"}
+GONE, CHANGED = Delete("/controller"), SetData("/controller", b'{"version":2,"brokerid":77,"timestamp":"0"}')
+
+#: who writes meanwhile -> whether configs were there, what (at the n-th write of them), whether the write is refused
+MEANWHILE: list[tuple[str, bool, dict[int, ZkWriteOp], bool]] = [
+    ("nobody", True, {}, False),
+    ("nobody, and there are none yet", False, {}, False),
+    ("the controller goes", True, {1: GONE}, True),
+    ("the controller goes, and there are none yet", False, {1: GONE}, True),
+    ("the controller changes", True, {1: CHANGED}, True),
+    ("the controller changes, and there are none yet", False, {1: CHANGED}, True),
+    ("another writes", True, {1: SetData(PATH, ConfigEntityZNode.encode(BETWEEN))}, False),
+    ("another creates", False, {2: Create(PATH, ConfigEntityZNode.encode(BETWEEN))}, False),
+    ("another removes", True, {1: Delete(PATH)}, False),
+    ("another creates, and the controller goes", False,
+     {2: Create(PATH, ConfigEntityZNode.encode(BETWEEN)), 3: GONE}, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("is_there", "writes", "is_refused"), [row[1:] for row in MEANWHILE], ids=[row[0] for row in MEANWHILE]
+)
+def test_configs_are_written_and_announced_or_neither(
+    play: Play, is_there: bool, writes: dict[int, ZkWriteOp], is_refused: bool
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        rows = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+        await cluster.zk(SetData(PATH, ConfigEntityZNode.encode(BEFORE)) if is_there else Delete(PATH))
+        tree, attempts = cluster.world.zookeeper.tree, 0
+
+        def meddle(op: Any) -> None:
+            nonlocal attempts
+            whole = op.ops[-1] if isinstance(op, Multi) else op
+            if getattr(whole, "path", None) == PATH and isinstance(op, Multi | Create):
+                attempts += 1
+                if attempts in writes:
+                    tree.refusal = lambda _: None
+                    assert tree.write(writes[attempts], session=0, now_ms=0).result.ok
+                    tree.refusal = meddle
+
+        tree.refusal = meddle
+        change = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "retention.ms", "value": "3"}]}
+        answer = await cluster.ask(ApiKey.ALTER_CONFIGS, 1, {"resources": [change], "validate_only": False})
+        tree.refusal = lambda _: None
+        assert set(writes) <= set(range(attempts + 1)), "it all happened"
+        code = ErrorCode.STALE_CONTROLLER_EPOCH if is_refused else ErrorCode.NONE
+        assert [row["error_code"] for row in answer["responses"]] == [code]
+        theirs = BETWEEN if 2 in writes else BEFORE if is_there else None
+        found = tree.get(PATH)
+        assert (None if found is None else json.loads(found.payload)["config"]) == (theirs if is_refused else AFTER)
+        assert len(tree.get(ConfigChangesZNode.path).children) == (0 if is_refused else 1)
+
+    play(scenario, brokers=1)
+
+
+def test_without_a_controller_nobody_writes_configs(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        tree = cluster.world.zookeeper.tree
+        before = tree.get(ConfigEntityZNode.broker(None))
+        assert tree.write(GONE, session=0, now_ms=0).result.ok  # it fires no watch: this one has not heard of it
+        change = {"resource_type": 4, "resource_name": "", "configs": [{"name": "log.retention.ms", "value": "3"}]}
+        answer = await cluster.ask(ApiKey.ALTER_CONFIGS, 1, {"resources": [change], "validate_only": False})
+        assert [row["error_code"] for row in answer["responses"]] == [ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert tree.get(ConfigEntityZNode.broker(None)) == before
+        assert not tree.get(ConfigChangesZNode.path).children
+
+    play(scenario, brokers=0)
