@@ -136,14 +136,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         def make() -> Controller:
             return Controller(identity, properties, world, log, given=given, trace_line=trace_line)
 
-        return asyncio.run(_run(make, world, options.metrics_listener))
+        return asyncio.run(until_it_ends(make, world, options.metrics_listener))
 
 
-async def _run(
+async def until_it_ends(
     make: Callable[[], Controller],
     world: World,
     metrics_listener: tuple[str, int] | None,
 ) -> int:
+    """Runs the controller that `make` makes until a signal, or until it cannot go on; returns the exit code.
+
+    Its session has ended then, so that another can take the office at once.
+    """
     controller = make()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""Configs are written under the eyes of one controller: whatever becomes of `/controller`, or of the configs' own znode,
+"""Configs are written under the eyes of one controller, whatever becomes of `/controller`, or of their own znode,
 between the looks and the write."""
 
 from __future__ import annotations
