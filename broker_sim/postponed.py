@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from controller.wire.control import LeaderAndIsrEntry
-from controller.wire.types import TopicPartition
+from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
+from controller.wire.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
 from controller.world.config_notices import RETRY_S
 from controller.world.supervisor import Supervisor
 
@@ -39,10 +39,27 @@ class PostponedPartitions:
         if self._entries and (self._task is None or self._task.done()):
             self._task = self._supervisor.once("postponed-partitions", self._retry)
 
-    def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are hosted, or no longer to be hosted."""
-        for topic_partition in partitions:
-            self._entries.pop(topic_partition, None)
+    def hosted(self, entries: Iterable[LeaderAndIsrEntry]) -> None:
+        """These are hosted now: what waits with no higher leader epoch is done with."""
+        for entry in entries:
+            if self._epoch(entry.topic_partition) <= entry.state.leader_epoch:
+                self._entries.pop(entry.topic_partition, None)
+
+    def stop(self, entries: Iterable[StopReplicaEntry]) -> set[TopicPartition]:
+        """These are no longer to be hosted, deleted or not. Returns those that wait with a higher leader epoch than
+        their stop has: it is stale, as for a partition that is hosted (§7), and they go on waiting."""
+        stale = set()
+        for entry in entries:
+            is_checked = entry.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
+            if is_checked and entry.leader_epoch < self._epoch(entry.topic_partition):
+                stale.add(entry.topic_partition)
+            else:
+                self._entries.pop(entry.topic_partition, None)
+        return stale
+
+    def _epoch(self, topic_partition: TopicPartition) -> int:
+        entry = self._entries.get(topic_partition)
+        return NO_EPOCH if entry is None else entry.state.leader_epoch
 
     async def _retry(self) -> None:
         while self._entries:

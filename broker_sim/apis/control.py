@@ -63,7 +63,7 @@ def _host(
     """Leads and follows, but for partitions whose topic's configs cannot be read yet: those are postponed."""
     now = [entry for entry in entries if entry.topic_partition not in without_configs]
     later = [entry for entry in entries if entry.topic_partition in without_configs]
-    context.postponed.drop(entry.topic_partition for entry in now)
+    context.postponed.hosted(now)
     context.postponed.add(later)
     refused = {entry.topic_partition: ErrorCode.UNKNOWN_SERVER_ERROR for entry in later}
     return context.replicas.leader_and_isr(now) | refused
@@ -83,8 +83,9 @@ async def handle_stop_replica(context: ControlContext, call: Call) -> Answer:
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale}
-        context.postponed.drop(entry.topic_partition for entry in request.partition_states)
-        results = context.replicas.stop_replica(request.partition_states)
+        fenced = dict.fromkeys(context.postponed.stop(request.partition_states), ErrorCode.FENCED_LEADER_EPOCH)
+        stopped = [entry for entry in request.partition_states if entry.topic_partition not in fenced]
+        results = context.replicas.stop_replica(stopped) | fenced
     return {"partition_errors": _errors(results, [entry.topic_partition for entry in request.partition_states])}
 
 

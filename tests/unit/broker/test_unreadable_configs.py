@@ -111,15 +111,60 @@ def test_a_known_topic_whose_configs_cannot_be_read_now_waits_with_its_new_parti
     in_memory(scenario)
 
 
-def test_a_partition_that_was_stopped_meanwhile_is_not_hosted(in_memory: Any) -> None:
+#: the leader epoch of a stop, while epoch 3 waits -> whether it counts
+STOPS = {"its own": (3, True), "a newer": (4, True), "of a deletion": (-2, True), "none": (-1, True), "old": (2, False)}
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted", "stopped alone"])
+@pytest.mark.parametrize("epoch", STOPS)
+def test_a_partition_that_was_stopped_meanwhile_is_not_hosted(in_memory: Any, epoch: str, is_deleted: bool) -> None:
+    """A stop of an older leader epoch comes late, over a connection that was given up: it is refused, as one of a
+    partition that is hosted is."""
+    stop_epoch, counts = STOPS[epoch]
+
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
         refuse(cluster, PATH)
-        await host(cluster)
-        await cluster.stop_replica(1, [StopReplicaEntry(topic_partition=TP, leader_epoch=0, delete_partition=True)])
+        await host(cluster, 3)
+        stop = StopReplicaEntry(topic_partition=TP, leader_epoch=stop_epoch, delete_partition=is_deleted)
+        answer = await cluster.stop_replica(1, [stop])
+        error = ErrorCode.NONE if counts else ErrorCode.FENCED_LEADER_EPOCH
+        assert [row.error_code for row in answer.partition_errors] == [error]
         allow(cluster)
         await cluster.world.sleep(5)
-        assert hosted(cluster) is None
+        assert (hosted(cluster) is None) == counts
+        assert counts or hosted(cluster).leader_epoch == 3
+
+    in_memory(scenario)
+
+
+def test_a_stop_withdraws_what_it_names_and_nothing_else(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        refuse(cluster, PATH)
+        all_of_it = [TopicPartition("t", n) for n in range(4)]
+        await cluster.leader_and_isr(1, [led(3, tp) for tp in all_of_it])
+        stops = [StopReplicaEntry(tp, 3 - tp.partition % 2, tp.partition < 2) for tp in all_of_it[:3]]
+        answer = await cluster.stop_replica(1, stops)
+        assert [row.error_code for row in answer.partition_errors] == [0, ErrorCode.FENCED_LEADER_EPOCH, 0]
+        allow(cluster)
+        await cluster.world.sleep(5)
+        assert set(cluster.brokers[1].context.replicas.table.partitions) == {all_of_it[1], all_of_it[3]}
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("late", [2, 3, 4])
+def test_of_what_waits_and_what_is_told_once_configs_can_be_read_the_newer_counts(in_memory: Any, late: int) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        refuse(cluster, PATH)
+        await host(cluster, 3)
+        allow(cluster)
+        assert await host(cluster, late) == ErrorCode.NONE
+        assert hosted(cluster).leader_epoch == late, "told before what waits was looked at again"
+        await cluster.world.sleep(5)
+        assert hosted(cluster).leader_epoch == max(late, 3)
 
     in_memory(scenario)
 
