@@ -31,7 +31,7 @@ class StrayReplicas:
 
     def __init__(self, context: BrokerContext, zk: ZkClient) -> None:
         self._broker_id, self._zk, self._log = context.broker_id, zk, context.log
-        self._metadata, self._replicas = context.metadata, context.replicas
+        self._metadata, self._replicas, self._lock = context.metadata, context.replicas, context.control_lock
         self._suspects: set[TopicPartition] = set()
 
     async def watch(self) -> None:
@@ -44,10 +44,18 @@ class StrayReplicas:
         """One look: puts aside what was suspected before and is stray; remembers what is suspected now."""
         suspects = self._foreign() if self._metadata.controller_id is not None else set()
         before, self._suspects = self._suspects, suspects
-        for topic_partition in await self._strays(sorted(suspects & before)):
-            if topic_partition in self._foreign([topic_partition]):  # it may have been assigned meanwhile
-                self._suspects.discard(topic_partition)
-                self._put_aside(topic_partition)
+        epochs = {tp: self._replicas.leader_epoch(tp) for tp in suspects}
+        if strays := await self._strays(sorted(suspects & before)):
+            async with self._lock:  # what the controller is just saying counts
+                for topic_partition in strays:
+                    if self._is_still_foreign(topic_partition, epochs[topic_partition]):
+                        self._suspects.discard(topic_partition)
+                        self._put_aside(topic_partition)
+
+    def _is_still_foreign(self, topic_partition: TopicPartition, epoch_before: int) -> bool:
+        """Whether the controller has not assigned it meanwhile, in an UpdateMetadata or, earlier, a LeaderAndIsr."""
+        was_told = self._replicas.leader_epoch(topic_partition) != epoch_before
+        return not was_told and bool(self._foreign([topic_partition]))
 
     def _foreign(self, among: Iterable[TopicPartition] | None = None) -> set[TopicPartition]:
         """Replicas here that the controller's metadata does not place here."""

@@ -33,7 +33,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import STOP_KEEP, TraceEvent
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import NO_EPOCH, BrokerId, TopicPartition
 from controller.world.ports import Clock, Network
 from controller.world.supervisor import Supervisor
 
@@ -222,6 +222,11 @@ class ReplicaManager:
     def is_here(self, topic_partition: TopicPartition) -> bool:
         """Whether it is hosted, or has a log that is served or not."""
         return topic_partition in self.table.partitions or self.table.dirs.get(topic_partition) is not None
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """Of the newest LeaderAndIsr that it was hosted by, NO_EPOCH when it is not hosted."""
+        partition = self.table.partitions.get(topic_partition)
+        return NO_EPOCH if partition is None else partition.leader_epoch
 
     def put_aside(self, topic_partition: TopicPartition) -> Path | None:
         """Hosts it no longer, and renames its log (if there is one) to `-stray`; returns where that is then."""

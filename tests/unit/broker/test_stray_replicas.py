@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_sim.strays import LOOK_S
-from controller.wire.control import UpdateMetadataEntry
+from controller.wire.control import LeaderAndIsrEntry, UpdateMetadataEntry
 from controller.wire.protocol import ApiKey
 from controller.wire.records import build_values, iterate
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -121,6 +122,97 @@ def test_a_replica_stays_while(in_memory: Any, where: dict[str, Any]) -> None:
         gone = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=2)
         entry = UpdateMetadataEntry(topic_partition=TP, state=gone, replicas=(BrokerId(1),))
         await cluster.update_metadata(2, [entry])
+        await cluster.world.sleep(LOOKS_S)
+        assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+
+    in_memory(scenario)
+
+
+def told(epoch: int) -> LeaderAndIsrEntry:
+    """What a broker is told when it is to follow broker 1 again."""
+    return LeaderAndIsrEntry(
+        topic_partition=TP,
+        state=LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=epoch),
+        assignment=ReplicaAssignment(replicas=(BrokerId(1), BrokerId(2))),
+    )
+
+
+def hold_answers_once_asked(cluster: Any) -> list[Any]:
+    """Broker 2 gets no answer from ZooKeeper from its next question about the partition on, which is put in a list."""
+    zookeeper, asked = cluster.world.zookeeper, list[Any]()
+
+    def hold(session: Any, op: Any, result: Any) -> None:
+        if session.machine == "broker-2" and op == GetData(TopicPartitionStateZNode.path(TP)) and not asked:
+            asked.append(op)
+            zookeeper.hold_answers("broker-2")
+
+    zookeeper.on_operation.append(hold)
+    return asked
+
+
+#: which words of the controller come while ZooKeeper's answer is under way -> whether the replica stays
+MEANWHILE = [
+    ("nothing", (), False),
+    ("the metadata of an assignment", ("metadata",), True),
+    ("a LeaderAndIsr, and its metadata later", ("leader",), True),
+    ("a LeaderAndIsr and its metadata", ("leader", "metadata"), True),
+    ("a LeaderAndIsr that is stale", ("stale",), False),
+    ("metadata about other things", ("other metadata",), False),
+]
+
+
+@pytest.mark.parametrize(("words", "stays"), [row[1:] for row in MEANWHILE], ids=[row[0] for row in MEANWHILE])
+def test_a_replica_that_is_assigned_while_zookeeper_is_asked_stays(
+    in_memory: Any, words: Sequence[str], stays: bool
+) -> None:
+    """ZooKeeper's answer is older than what the controller says before it arrives."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        await assign(cluster, (1,), isr=(1,), leader=1)
+        asked = hold_answers_once_asked(cluster)
+        await cluster.world.until(lambda: bool(asked), within_s=LOOKS_S, what="the second look has asked")
+        for word in words:
+            match word:
+                case "metadata":
+                    await assign(cluster, (1, 2), isr=(1,), leader=1)
+                case "other metadata":
+                    await cluster.update_metadata(2, [])
+                case _:
+                    await cluster.leader_and_isr(2, [told(0 if word == "stale" else 2)])
+        assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+        cluster.world.zookeeper.let_answers_go("broker-2")
+        await cluster.world.sleep(1)
+        if not stays:
+            assert_put_aside(cluster, 2)
+            return
+        if "metadata" not in words:
+            await assign(cluster, (1, 2), isr=(1,), leader=1)
+        await cluster.world.sleep(LOOKS_S)
+        assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+        assert TP in cluster.brokers[2].context.replicas.table.partitions
+
+    in_memory(scenario)
+
+
+def test_a_replica_whose_assignment_is_just_being_taken_stays(in_memory: Any) -> None:
+    """The broker came back and hosts nothing yet: its LeaderAndIsr waits for ZooKeeper itself, for the configs."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        again = cluster.brokers.pop(2)
+        await cluster.in_broker(2, again.stop(controlled=False))
+        await assign(cluster, (1,), isr=(1,), leader=1)
+        await cluster.start(2)
+        await cluster.update_metadata(2, [])
+        asked = hold_answers_once_asked(cluster)
+        await cluster.world.until(lambda: bool(asked), within_s=LOOKS_S, what="the second look has asked")
+        telling = asyncio.ensure_future(cluster.leader_and_isr(2, [told(2)]))
+        await cluster.world.sleep(1)
+        assert not telling.done()
+        cluster.world.zookeeper.let_answers_go("broker-2")
+        assert (await telling).partition_errors[0].error_code == 0
+        await assign(cluster, (1, 2), isr=(1,), leader=1)
         await cluster.world.sleep(LOOKS_S)
         assert [path.name for path in folders(cluster, 2)] == ["t-0"]
 
