@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from broker_sim.broker import Broker, StartRefused
@@ -18,7 +20,7 @@ from broker_sim.faults.links import FaultyNetwork
 from broker_sim.host import BrokerHost
 from broker_sim.identity import BrokerIdentity
 from controller.rules.configs.listeners import NodeListener
-from controller.wire.fault_rows import parse_row
+from controller.wire.fault_rows import API_NAMES, parse_row
 from controller.wire.protocol import ApiKey
 from controller.wire.types import Broker as RegisteredBroker
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
@@ -114,6 +116,58 @@ def test_which_requests_are_struck(_: str, columns: dict[str, Any], expected: li
         return [int(board.strike(ApiKey.FETCH, sender=2, client_id="test") is not None) for _ in range(6)]
 
     assert run_world(1, scenario) == expected
+
+
+#: api, which of its requests, whether chance lets it act, whose requests
+API_ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["Fetch", "Fetch", "Fetch", "Produce"]),
+        st.sampled_from([{}, {"nth": 1}, {"nth": 2}, {"nth": 4}, {"every": 1}, {"every": 2}, {"every": 3}]),
+        st.sampled_from([1, 1, 1, 0]),
+        st.sampled_from([{}, {}, {"client": "a*"}, {"sender": 2}]),
+    ),
+    max_size=5,
+)
+#: api, client, sender, which of the rows are wanted from then on
+REQUESTS = st.lists(
+    st.tuples(
+        st.sampled_from(["Fetch", "Fetch", "Fetch", "Produce"]),
+        st.sampled_from(["a1", "b1"]),
+        st.sampled_from([2, 3]),
+        st.sets(st.integers(0, 4), min_size=3).map(sorted),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(API_ROWS, REQUESTS)
+def test_each_row_counts_all_requests_that_fit_it_and_the_first_of_those_that_hit_acts(drawn: Any, sent: Any) -> None:
+    """Whichever other rows there are: what one of them hits counts for the others, too, from each row's beginning on;
+    a row that goes and comes back begins anew."""
+
+    async def scenario(world: World) -> None:
+        board, counts = board_of(world), dict[int, int]()
+        rows = [
+            row("api", id=str(n), api=api, action="drop", chance=chance, **which, **whose)
+            for n, (api, which, chance, whose) in enumerate(drawn)
+        ]
+        for api, client, sender, wanted in sent:
+            wanted = [n for n in wanted if n < len(rows)]
+            board.replace([rows[n] for n in wanted])
+            counts = {n: counts.get(n, 0) for n in (*[n for n in counts if n in wanted], *wanted)}
+            hit = None
+            for n in counts:
+                name, which, chance, whose = drawn[n]
+                if name != api or (whose.get("client") and client != "a1") or whose.get("sender", sender) != sender:
+                    continue
+                counts[n] += 1
+                is_due = counts[n] == which.get("nth", counts[n]) and counts[n] % which.get("every", 1) == 0
+                if hit is None and chance and is_due:
+                    hit = rows[n]
+            assert board.strike(API_NAMES[api], sender=sender, client_id=client) is hit
+
+    run_world(1, scenario)
 
 
 def test_chance_comes_from_the_seed() -> None:
