@@ -61,12 +61,19 @@ EFFECTS: list[tuple[str, str, Callable[[Any], Any], Any]] = [
     ("log.cleaner.io.max.bytes.per.second", "5", setting("log_cleaner_io_max_bytes_per_second"), 5.0),
     ("max.connections", "5", lambda broker: broker.server.limits.max_connections, 5),
     ("max.connections.per.ip.overrides", "h:5", lambda broker: dict(broker.server.limits.overrides), {"h": 5}),
-    ("leader.replication.throttled.rate", "5", lambda b: b.context.replicas.table.leader_quota.bound, 5),
-    ("follower.replication.throttled.rate", "5", lambda b: b.context.replicas.table.follower_quota.bound, 5),
+    *[
+        (key, value, (lambda broker, side=side: getattr(broker.context.replicas.table, side).bound), int(value))
+        for key, side in (
+            ("leader.replication.throttled.rate", "leader_quota"),
+            ("follower.replication.throttled.rate", "follower_quota"),
+            ("replica.alter.log.dirs.io.max.bytes.per.second", "alter_log_dirs_quota"),
+        )
+        for value in ("5", "0")
+    ],
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "seen", "wanted"), EFFECTS, ids=[row[0] for row in EFFECTS])
+@pytest.mark.parametrize(("key", "value", "seen", "wanted"), EFFECTS, ids=[f"{row[0]}={row[1]}" for row in EFFECTS])
 def test_it_counts_for_one_broker_or_for_all_until_it_is_taken_back(
     in_memory: Any, key: str, value: str, seen: Callable[[Any], Any], wanted: Any
 ) -> None:

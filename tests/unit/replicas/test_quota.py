@@ -187,15 +187,22 @@ def test_another_form_is_refused_and_changes_nothing(text: Any) -> None:
     assert not quota.is_throttled(TopicPartition("t", 4))
 
 
-def test_exceeded_means_above_the_bound() -> None:
+@pytest.mark.parametrize("bound", [0, 1, 1_000])
+def test_exceeded_means_above_the_bound(bound: int) -> None:
+    """A bound of 0 is one, too: one byte holds up everything for as long as it counts."""
     quota = ReplicationQuota(1)
-    quota.record(1_000, 0)
+    quota.record(bound, 0)
     assert not quota.is_exceeded(0)
-    quota.bound = 1_000
+    quota.bound = bound
     assert not quota.is_exceeded(0)
     quota.record(1, 0)
-    assert quota.is_exceeded(0)
-    assert not quota.is_exceeded(2_000)
+    assert quota.is_exceeded(0) and quota.is_exceeded(999)
+    assert quota.is_exceeded(10_999) == (bound == 0)
+    assert not quota.is_exceeded(11_000)
+    quota.record(10 * bound + 1, 11_000)
+    assert quota.is_exceeded(11_000)
+    quota.bound = None
+    assert not quota.is_exceeded(11_000)
 
 
 def test_fetcher_id_is_never_negative() -> None:
