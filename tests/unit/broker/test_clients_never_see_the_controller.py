@@ -12,7 +12,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey
 from controller.wire.types import Broker, BrokerId, Endpoint
-from controller.wire.zk_operations import Create, Exists, ZkCode
+from controller.wire.zk_operations import Create, Delete, Exists, ZkCode
 from controller.wire.znodes import BrokerIdZNode
 
 CREATE = {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}], "timeout": 20_000}
@@ -184,13 +184,73 @@ def test_a_controller_that_needs_all_the_time_is_asked_once(in_memory: Any) -> N
     in_memory(scenario)
 
 
-def test_while_zookeeper_does_not_say_what_the_controller_is_it_stays_hidden(in_memory: Any) -> None:
+# -- what kind of controller it is ------------------------------------------------------------------------------------
+
+
+class Sight:
+    """What broker 1 makes of its controllers. Those below 900 are brokers of Kafka, registered while they are told."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster, self._zookeeper = cluster, cluster.world.zookeeper
+        self._asked = 0
+        self._zookeeper.on_operation.append(self._count)
+
+    def _count(self, _: Any, op: Any, __: Any) -> None:
+        self._asked += isinstance(op, Exists) and op.path.startswith("/brokers/ids/")
+
+    async def register(self, number: int, *, is_there: bool = True) -> None:
+        path = BrokerIdZNode.path(BrokerId(number))
+        data = BrokerIdZNode.encode(Controller(self._cluster, number).broker, 0)
+        op = Create(path, data, ephemeral=True) if is_there else Delete(path)
+        (done,) = await self._cluster.in_broker(1, self._cluster.brokers[1].zk.perform([op]))
+        assert done.ok
+
+    async def of(self, number: int, epoch: int, *, silence: str = "") -> tuple[bool, int]:
+        """Whether clients see it, once it has told who it is; how often ZooKeeper was asked. It is answered soon."""
+        asked = self._asked
+        if silence == "it does not answer in time":
+            self._zookeeper.hold_answers("broker-1")
+        elif silence:
+            self._zookeeper.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, Exists) else None
+        _, took_s = await elapsed(Controller(self._cluster, number).tell(epoch))
+        assert took_s < 1.5
+        self._zookeeper.let_answers_go("broker-1")
+        self._zookeeper.tree.refusal = lambda op: None
+        metadata = await self._cluster.call(1, ApiKey.METADATA, 9, {"topics": []})
+        is_seen = metadata.controller_id == number
+        expected = ([1, number], number) if is_seen else ([1], 1)
+        assert ([broker.node_id for broker in metadata.brokers], metadata.controller_id) == expected
+        return is_seen, self._asked - asked
+
+
+#: controllers before, each in its epoch -> whether they leave a controller visible
+BEFORE = {"nobody": ([], False), "a broker": ([6], True), "no broker": ([902], False), "both": ([902, 6], True)}
+
+
+@pytest.mark.parametrize("number", [5, 901], ids=["a broker", "no broker"])
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("silence", ["it refuses", "it does not answer in time"])
+def test_zookeeper_is_asked_what_the_controller_is_until_it_says_so_once_for_each_epoch(
+    in_memory: Any, silence: str, before: str, number: int
+) -> None:
+    """Meanwhile the controller passes for what the one before it was."""
+    earlier, as_before = BEFORE[before]
+    is_broker = number < 900
+
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
-        tree = cluster.world.zookeeper.tree
-        tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, Exists) else None
-        await Controller(cluster, 901).tell()
-        metadata = await cluster.call(1, ApiKey.METADATA, 9, {"topics": []})
-        assert ([b.node_id for b in metadata.brokers], metadata.controller_id) == ([1], 1)
+        sight = Sight(cluster)
+        for one in filter(lambda one: one < 900, {5, *earlier}):
+            await sight.register(one)
+        for epoch, one in enumerate(earlier, 1):
+            assert await sight.of(one, epoch) == (one < 900, 1)
+        for _ in range(2):
+            assert await sight.of(number, 10, silence=silence) == (as_before, 1)
+        assert await sight.of(number, 10) == (is_broker, 1), "it says so now"
+        await sight.register(number, is_there=not is_broker)
+        for silent in ("", silence):
+            assert await sight.of(number, 10, silence=silent) == (is_broker, 0), "nobody changes in office"
+        assert await sight.of(number, 11, silence=silence) == (is_broker, 1)
+        assert await sight.of(number, 11) == (not is_broker, 1), "another life under the same number"
 
     in_memory(scenario)
