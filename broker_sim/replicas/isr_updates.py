@@ -208,6 +208,8 @@ class IsrUpdates:
             or self._last_propagation_ms + PROPAGATION_LIMIT_MS < now_ms
         ):
             return
-        partitions, self._changed = sorted(self._changed), set()
-        self._last_propagation_ms = now_ms
-        await self._writer.propagate(partitions)
+        partitions, self._changed = self._changed, set()
+        if await self._writer.propagate(sorted(partitions)):
+            self._last_propagation_ms = now_ms
+        else:  # as if this look had not been; what has changed since is told with them
+            self._changed |= partitions

@@ -58,10 +58,13 @@ class ZkIsrWriter:
             return IsrWriteResult(outcome=IsrWriteOutcome.WRITTEN, partition_epoch=found.stat.version)
         return IsrWriteResult(outcome=IsrWriteOutcome.REFUSED)
 
-    async def propagate(self, partitions: Collection[TopicPartition]) -> None:
+    async def propagate(self, partitions: Collection[TopicPartition]) -> bool:
         """See `IsrWriter.propagate`."""
-        data = encode_partitions(sorted(partitions))
-        await self._zk.perform_one(Create(IsrChangeNotificationZNode.sequence_path, data, sequence=True))
+        path, data = IsrChangeNotificationZNode.sequence_path, encode_partitions(sorted(partitions))
+        result = await self._zk.perform_one(Create(path, data, sequence=True))
+        if not result.ok:
+            self._log.warning(ev.ISR_WRITE_REFUSED, path=path, reason=result.code.name)
+        return result.ok
 
 
 async def notify_log_dir_failure(zk: ZkClient, broker_id: BrokerId) -> None:

@@ -54,8 +54,11 @@ class IsrWriter(Protocol):
         """
         ...
 
-    async def propagate(self, partitions: Collection[TopicPartition]) -> None:
-        """Creates one `/isr_change_notification/isr_change_` node that names these partitions (§9.2)."""
+    async def propagate(self, partitions: Collection[TopicPartition]) -> bool:
+        """Creates one `/isr_change_notification/isr_change_` node that names these partitions (§9.2).
+
+        Returns whether it did: not where ZooKeeper refuses it. Waits as `write_isr` does.
+        """
         ...
 
 

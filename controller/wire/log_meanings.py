@@ -89,7 +89,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "isr.expand_decided": "a leader wants a replica in its ISR, with what it saw",
     "isr.shrunk": "the smaller ISR is written",
     "isr.expanded": "the larger ISR is written",
-    "isr.write_refused": "an ISR could not be written",
+    "isr.write_refused": "an ISR, or the notice of one, could not be written",
     "fetcher.added": "a broker opened a fetcher to a leader's broker",
     "fetcher.removed": "a fetcher with nothing left to fetch was closed",
     "fetcher.failed": "a fetcher met an error; it is tried again",

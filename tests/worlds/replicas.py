@@ -52,8 +52,9 @@ class StateTable:
         self.states[tp] = (new, expected + 1)
         return IsrWriteResult(outcome=IsrWriteOutcome.WRITTEN, partition_epoch=expected + 1)
 
-    async def propagate(self, partitions: Collection[TopicPartition]) -> None:
+    async def propagate(self, partitions: Collection[TopicPartition]) -> bool:
         self.propagated.append((asyncio.get_running_loop().time(), tuple(partitions)))
+        return True
 
 
 class Metadata:

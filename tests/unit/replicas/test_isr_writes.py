@@ -15,7 +15,7 @@ from broker_sim.replicas.isr_writer import ZkIsrWriter
 from broker_sim.replicas.types import IsrWriteOutcome
 from broker_sim.zk_client import ZkClient
 from controller.wire.types import LeaderAndIsr, TopicPartition
-from controller.wire.zk_operations import Create, GetChildren, GetData, SetData
+from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import TopicPartitionStateZNode
 from controller.world.simulated.world import World, run_world
 from tests.worlds.replicas import Cluster
@@ -100,7 +100,7 @@ def test_a_notice_lists_the_partitions() -> None:
         zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
         await zk.open()
         await zk.perform([Create("/isr_change_notification")])
-        await ZkIsrWriter(zk, log=structlog.get_logger()).propagate([TopicPartition("u", 1), TP])
+        assert await ZkIsrWriter(zk, log=structlog.get_logger()).propagate([TopicPartition("u", 1), TP])
         (name,) = (await zk.perform_one(GetChildren("/isr_change_notification"))).children
         assert name == "isr_change_0000000000"
         found = await zk.perform_one(GetData(f"/isr_change_notification/{name}"))
@@ -108,6 +108,25 @@ def test_a_notice_lists_the_partitions() -> None:
             "version": 1,
             "partitions": [{"topic": "t", "partition": 0}, {"topic": "u", "partition": 1}],
         }
+        await zk.close()
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize("code", [code for code in ZkCode if code is not ZkCode.OK])
+def test_a_notice_that_zookeeper_refuses_is_said_to_be_refused(code: ZkCode) -> None:
+    async def scenario(world: World) -> None:
+        zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
+        await zk.open()
+        writer, tree = ZkIsrWriter(zk, log=structlog.get_logger()), world.zookeeper.tree
+        assert not await writer.propagate([TP]), "its folder is not there"
+        await zk.perform([Create("/isr_change_notification")])
+        tree.refusal = lambda op: code
+        assert not await writer.propagate([TP])
+        tree.refusal = lambda op: None
+        assert (await zk.perform_one(GetChildren("/isr_change_notification"))).children == ()
+        assert await writer.propagate([TP])
+        assert len((await zk.perform_one(GetChildren("/isr_change_notification"))).children) == 1
         await zk.close()
 
     run_world(1, scenario)

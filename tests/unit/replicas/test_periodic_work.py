@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -121,10 +124,12 @@ def test_flushes_are_due_and_producers_are_forgotten_to_the_millisecond(tmp_path
 
 
 class Writer:
-    """ZooKeeper takes each write, or refuses it."""
+    """ZooKeeper takes each write, or refuses it. Notices, one after another, go as `notices` says, then at once."""
 
     def __init__(self) -> None:
         self.outcome, self.takes_s = IsrWriteOutcome.WRITTEN, 0.0
+        #: of each of the next notices: how many milliseconds it takes, whether it is refused
+        self.notices: Iterator[tuple[int, bool]] = iter(())
         self.told: list[tuple[int, list[TopicPartition]]] = []
         self.broker: Any = None
 
@@ -132,8 +137,11 @@ class Writer:
         await asyncio.sleep(self.takes_s)
         return IsrWriteResult(outcome=self.outcome, partition_epoch=7)
 
-    async def propagate(self, partitions: Any) -> None:
+    async def propagate(self, partitions: Any) -> bool:
         self.told.append((self.broker.now_ms(), list(partitions)))
+        takes_ms, is_refused = next(self.notices, (0, False))
+        await asyncio.sleep(takes_ms / 1000)
+        return not is_refused
 
 
 def isr_updates(folder: Path, **settings: Any) -> tuple[Any, Writer, IsrUpdates]:
@@ -227,6 +235,88 @@ def test_notices_keep_their_times(tmp_path: Path, times: list[int], expected: li
         await updates.stop()
 
     run(main())
+
+
+def notices_of(
+    changes: Sequence[tuple[int, int]], notices: Iterator[tuple[int, bool]], until_ms: int
+) -> list[tuple[int, list[int]]]:
+    """A second version of the rule, look by look: when which partitions are told of. A look takes as long as its
+    notice; the next is at the next even time after it. All that has changed since the last notice that was taken began
+    is told of, be it that the same partition was in that one."""
+    told, now, last, told_until = list[tuple[int, list[int]]](), 0, 0, 0
+    while now < until_ms:
+        owed = {partition for at, partition in changes if told_until <= at < now}
+        quiet_since = max((at for at, _ in changes if at < now), default=0)
+        taken_ms = 0
+        if owed and (quiet_since + 5_000 < now or last + 60_000 < now):
+            told.append((now, sorted(owed)))
+            taken_ms, is_refused = next(notices, (0, False))
+            if not is_refused:
+                last = told_until = now
+        now = 2_500 * (math.floor((now + taken_ms) / 2_500) + 1)
+    return told
+
+
+#: ms at which the ISR of a partition is written; of each notice: ms until its answer, whether it is refused
+#: -> when notices begin, and of whom they tell
+SLOW_OR_REFUSED = {
+    "what changes while a notice is on its way is told by the next": (
+        [(70_000, 0), (74_000, 1)], [(4_000, False)], [(72_500, [0]), (80_000, [1])],
+    ),
+    "so is a partition that the notice names, and that changes once more": (
+        [(70_000, 0), (70_001, 1), (74_000, 0)], [(4_000, False)], [(72_500, [0, 1]), (80_000, [0])],
+    ),
+    "a notice that is refused is written again at the next look": (
+        [(1_000, 0)], [(0, True), (10, True)], [(7_500, [0]), (10_000, [0]), (12_500, [0])],
+    ),
+    "with what has changed meanwhile, and a minute after the last one that was taken": (
+        [(70_000, 0), (73_000, 1)], [(1_000, True)], [(72_500, [0]), (75_000, [0, 1])],
+    ),
+    "one that waits for ZooKeeper holds up all others": (
+        [(70_000, 0), (80_000, 1), (90_000, 2)], [(30_000, False)], [(72_500, [0]), (105_000, [1, 2])],
+    ),
+}  # fmt: skip
+
+
+def written_notices(
+    folder: Path, changes: Sequence[tuple[int, int]], notices: Sequence[tuple[int, bool]], until_ms: int
+) -> list[tuple[int, list[int]]]:
+    """The same, of the real one."""
+
+    async def main() -> list[tuple[int, list[int]]]:
+        broker, writer, updates = isr_updates(folder)
+        writer.notices = iter(notices)
+        updates.start()
+        for at, number in changes:
+            await asyncio.sleep(at / 1000 - asyncio.get_running_loop().time())
+            updates.write(partition_of(number), change(), decided_ms=broker.now_ms())
+        await asyncio.sleep(until_ms / 1000 - asyncio.get_running_loop().time())
+        await updates.stop()
+        return [(at, [tp.partition for tp in partitions]) for at, partitions in writer.told]
+
+    return run(main())
+
+
+@pytest.mark.parametrize("name", SLOW_OR_REFUSED)
+def test_no_change_is_lost_by_a_notice_that_is_slow_or_refused(tmp_path: Path, name: str) -> None:
+    """Source: Kafka 3.9 `ZkAlterPartitionManager.maybePropagateIsrChanges`, which clears its set after the write."""
+    changes, notices, expected = SLOW_OR_REFUSED[name]
+    assert written_notices(tmp_path, changes, notices, 200_000) == expected
+    assert notices_of(changes, iter(notices), 200_000) == expected, (
+        "the second version, which drawn changes are held to"
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_change_is_told_of_however_notices_go(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    gap_ms = chance.choice((300, 2_000, 9_000))
+    times = sorted({chance.randrange(1, 60 * gap_ms) | 1 for _ in range(60)})  # odd: never when something else happens
+    changes = [(at, chance.randrange(3)) for at in times]
+    notices = [(2 * chance.randrange(chance.choice((1, 100, 6_000))), chance.random() < 0.3) for _ in range(50)]
+    until_ms = times[-1] + 200_000
+    told = written_notices(tmp_path, changes, notices, until_ms)
+    assert told == notices_of(changes, iter(notices), until_ms)
 
 
 @pytest.mark.parametrize("outcome", IsrWriteOutcome)
