@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from controller.rehearse.clock import clock
-from controller.rehearse.scenario import AddBroker, Reassign, Scenario, ScenarioError, targets_of
+from controller.rehearse.scenario import AddBroker, Reassign, Scenario, ScenarioError, parse_bytes, targets_of
 from controller.rehearse.warnings import NEVER_ENDS
 
 #: Throttles that are tried lie so far apart, and over so many steps below what the narrowest link lets through.
@@ -188,11 +188,17 @@ def what_is_in_the_way(tries: Sequence[Try]) -> str:
 
 
 def size(rate: float) -> str:
-    """`25MB`, as a scenario takes it."""
+    """`25MB`, as a scenario takes it: that rate again, to the last byte."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if rate >= factor:
-            return f"{rate / factor:g}{unit}"
-    return f"{rate:g}"
+        text = _plain(rate / factor) + unit
+        if rate >= factor and parse_bytes(text) == rate:
+            return text
+    return _plain(rate)
+
+
+def _plain(number: float) -> str:
+    """As a person writes it: to six places, without zeros at the end."""
+    return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def without_moves(scenario: Scenario) -> Scenario:

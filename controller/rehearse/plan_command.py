@@ -105,7 +105,7 @@ def _search(
 def _rehearse(
     scenario: Scenario, workers: int, advance: Callable[[str], None], settings: Sequence[Setting]
 ) -> list[dict[str, Any]]:
-    listed = [Variant(_name(s), with_throttle(scenario, s.throttle, s.batch or None)) for s in settings]
+    listed = [Variant(_name(s), with_throttle(scenario, s.throttle, s.batch)) for s in settings]
     rows = []
     for row in run_in_processes(listed, min(workers, len(listed))):
         rows.append(row)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
@@ -44,7 +45,7 @@ def parse_bytes(value: Any) -> float:
         raise ValueError(f"{value!r} is no size; expected for example 50MB, 1.5GiB or a number of bytes")
     unit = found[2].lower()
     base: int = 1024 if "i" in unit else 1000
-    return float(found[1]) * float(base ** _FACTORS[unit[:1].replace("b", "")])
+    return float(Decimal(found[1]) * base ** _FACTORS[unit[:1].replace("b", "")])
 
 
 def parse_ms(value: Any) -> int:

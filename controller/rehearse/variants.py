@@ -139,9 +139,10 @@ def parse_moments(text: str, scenario: Scenario) -> list[int | str]:
 
 
 def with_throttle(scenario: Scenario, rate: float | None, batch: int | None = None) -> Scenario:
-    """The scenario, its reassignments under that throttle, and in such batches where they are given."""
+    """The scenario, its reassignments under that throttle, and in such batches where one is given (0: all at once)."""
+    batches = {} if batch is None else {"batch": batch or None}
     events = [
-        event.model_copy(update={"throttle": rate, **({} if batch is None else {"batch": batch})})
+        event.model_copy(update={"throttle": rate, **batches})
         if isinstance(event, (AddBroker, Reassign))
         else event
         for event in scenario.events

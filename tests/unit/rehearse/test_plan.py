@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.rehearse.plan import HARM, Setting, Verdict, best, search
+from controller.rehearse.plan import HARM, Setting, Verdict, best, search, size
 from controller.rehearse.plan_command import main
 from controller.rehearse.run import rehearse
+from controller.rehearse.scenario import parse_bytes
 from controller.rehearse.scenario_file import load
-from tests.worlds.rehearsals import GB, brokers, topic, write
+from tests.worlds.rehearsals import GB, brokers, play, topic, write
 
 CLUSTER: dict[str, Any] = {
     "brokers": brokers(4),
@@ -101,6 +103,43 @@ def test_what_is_chosen_is_written_and_holds(tmp_path: Path, capsys: pytest.Capt
     assert outcome.moves_end_ms == printed["chosen"]["moves_end_ms"]
     assert main([*words, "--out", str(chosen)]) == 2
     assert "exists; --overwrite replaces it" in capsys.readouterr().err
+
+
+SPREAD = {"do": "add_broker", "at": 5, "id": 5, "rack": "a", "spread": True}
+
+
+@pytest.mark.parametrize("event", [MOVE, SPREAD], ids=["a move", "a broker that joins"])
+@pytest.mark.parametrize("given_before", [{}, {"batch": 1}, {"throttle": "3MB", "batch": 2}], ids=str)
+@pytest.mark.parametrize("batch", [0, 1, 2])
+def test_what_is_rehearsed_and_written_is_what_was_tried_whatever_the_scenario_had(
+    batch: int, given_before: dict[str, Any], event: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own throttle and batch do not count; without a batch all go at once."""
+    topics = {"t": topic(*[[1, 2, 3], [2, 3, 1]] * 2, bytes=GB // 10)}
+    cluster = {"brokers": brokers(4), "topics": topics}
+    path = write(tmp_path, cluster=cluster, events=[{**event, **given_before}])
+    chosen = tmp_path / "chosen.yaml"
+    words = ["--max-link", "100%", "--throttles", "40MB", "--batches", str(batch or "all"), "--workers", "1"]
+    assert main([str(path), *words, "--out", str(chosen), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)["chosen"]
+    wanted = {**event, "throttle": "40MB", **({"batch": batch} if batch else {})}
+    assert yaml.safe_load(chosen.read_text())["events"] == [wanted]
+    assert printed["moves_end_ms"] == play(tmp_path, cluster=cluster, events=[wanted]).moves_end_ms
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(25e6, "25MB"), (2.5e9, "2.5GB"), (1000, "1kB"), (999, "999"), (1.5, "1.5")]
+)
+def test_a_size_is_written_as_a_person_would(rate: float, text: str) -> None:
+    assert size(rate) == text
+
+
+@given(
+    st.integers(1, 10**15) | st.builds(lambda digits, zeros: digits * 10**zeros, st.integers(1, 99), st.integers(0, 12))
+)
+def test_a_size_that_is_written_is_that_size_again(rate: int) -> None:
+    """To the last byte: what a scenario says is what was rehearsed."""
+    assert parse_bytes(size(float(rate))) == rate
 
 
 def test_nothing_that_holds_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_sim.replay.logs.facts import Fact, What
+from broker_sim.replay.logs.texts_of_controllers import CUT
 from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
 
@@ -81,6 +85,49 @@ def test_an_election_of_an_epoch_that_was_told_changes_nothing(
 ) -> None:
     found = [row for row in woven(*facts) if row["ev"] == "elect"]
     assert [(row["ts"] // 1000, row["epoch"], row["replica"]) for row in found] == expected
+
+
+#: what happens to a partition, and is told in lines that name a version of its state, an epoch, or both
+CHANGES = ("shrinks", "expands", "expands without an attempt", "is elected", "is elected unseen", "is cut", "is raised")
+
+
+def life(topic_id: str, changes: list[str]) -> Iterator[Fact]:
+    """From its creation to its deletion: versions and epochs count from 0."""
+    isr, everybody, version, epoch = [1, 2, 3], [1, 2, 3], 0, 0
+    state = Fact(9, 0, What.ELECT, "t", 0, replica=1)
+    leader = Fact(1, 0, What.LEADER, "t", 0, offset=0, isr=isr)
+    yield Fact(9, 0, What.ASSIGN, "t", 0, replicas=everybody, key=topic_id, value="created")
+    yield state._replace(epoch=0, isr=isr, zk_version=0, key=topic_id)
+    yield leader._replace(epoch=0, zk_version=0)
+    for change in changes:
+        version, old = version + 1, isr
+        if change in ("shrinks", "expands", "expands without an attempt"):
+            isr = [1, 2] if change == "shrinks" else everybody
+            if change != "expands without an attempt":
+                what = What.SHRINKING if change == "shrinks" else What.EXPANDING
+                yield Fact(1, 0, what, "t", 0, isr_old=old, isr=isr)
+            yield Fact(1, 0, What.UPDATED, "t", 0, isr=isr, zk_version=version)
+        elif change == "is raised":
+            epoch += 1
+            yield Fact(9, 0, What.BUMP, "t", 0, epoch=epoch, zk_version=version)
+        else:
+            isr, epoch = [1, 3], epoch + 1
+            told = state._replace(epoch=epoch, isr=isr, zk_version=version)
+            yield {"is elected unseen": told._replace(zk_version=None), "is cut": told._replace(key=CUT)}.get(
+                change, told
+            )
+            yield leader._replace(epoch=epoch, isr=isr, zk_version=version)
+    yield stops(epoch)
+
+
+@given(st.lists(st.sampled_from(CHANGES), max_size=8), st.lists(st.sampled_from(CHANGES), max_size=8))
+def test_a_topic_created_anew_is_told_of_as_if_it_had_never_been(former: list[str], changes: list[str]) -> None:
+    """Though its versions and epochs are those of the former topic again."""
+    before, after = list(life("id-1", former)), list(life("id-2", changes))
+    began_ms = len(before) * 1000
+    rows = [row for row in woven(*before, *after) if row["ts"] >= began_ms]
+    silence = [Fact(1, 0, What.HW, "t", 0, hw=0)] * len(before)
+    assert rows == [row for row in woven(*silence, *after) if row["ts"] >= began_ms]
 
 
 def test_an_attempt_without_an_answer_holds_up_the_rest_for_half_a_minute_and_no_longer() -> None:
