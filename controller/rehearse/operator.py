@@ -50,6 +50,8 @@ class Operator:
         self.refused: list[str] = []
         self._tasks: dict[asyncio.Task[None], events.AnyEvent] = {}
         self._cancels = 0
+        #: reassignments under a throttle that are not over
+        self._throttled: list[throttles.MoveMap] = []
         #: what machines let through by themselves, and the events that slow them down now
         self._machines: dict[BrokerId, Limits] = {}
         self._slow_ones: list[tuple[events.Slow, list[BrokerId]]] = []
@@ -319,16 +321,25 @@ class Operator:
                     self._say(f"reassignment of {topic.name}-{partition.partition_index} refused: {reason}", event)
 
     async def _set_throttles(self, moves: throttles.MoveMap, rate: float) -> None:
-        topics = {f"topics/{topic}": configs for topic, configs in throttles.topic_configs(moves).items()}
+        """The replicas of others that move under a throttle stay listed."""
+        listed = throttles.topic_configs({**self._throttled_moves(), **moves})
+        self._throttled.append(moves)
+        topics = {f"topics/{topic}": listed[topic] for topic in throttles.topic_configs(moves)}
         brokers = {f"brokers/{broker}": _rates_of(str(int(rate))) for broker in throttles.throttled_brokers(moves)}
         await self._tools.configure({**topics, **brokers})
 
     async def _lift_throttles(self, moves: throttles.MoveMap) -> None:
-        brokers = {f"brokers/{broker}": _rates_of(None) for broker in throttles.throttled_brokers(moves)}
+        """But those that others need, which move yet."""
+        self._throttled.remove(moves)
+        others = self._throttled_moves()
+        brokers = {*throttles.throttled_brokers(moves)} - {*throttles.throttled_brokers(others)}
+        topics = throttles.topic_configs(moves).keys() - throttles.topic_configs(others).keys()
         none = dict.fromkeys(throttles.TOPIC_THROTTLES, None)
-        await self._tools.configure(
-            {**brokers, **{f"topics/{topic}": none for topic in throttles.topic_configs(moves)}}
-        )
+        rates = {f"brokers/{broker}": _rates_of(None) for broker in sorted(brokers)}
+        await self._tools.configure(rates | {f"topics/{topic}": none for topic in sorted(topics)})
+
+    def _throttled_moves(self) -> throttles.MoveMap:
+        return {tp: move for moves in self._throttled for tp, move in moves.items()}
 
     async def _cancel(self, event: events.Cancel) -> None:
         self._cancels += 1

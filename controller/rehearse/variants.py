@@ -142,9 +142,7 @@ def with_throttle(scenario: Scenario, rate: float | None, batch: int | None = No
     """The scenario, its reassignments under that throttle, and in such batches where one is given (0: all at once)."""
     batches = {} if batch is None else {"batch": batch or None}
     events = [
-        event.model_copy(update={"throttle": rate, **batches})
-        if isinstance(event, (AddBroker, Reassign))
-        else event
+        event.model_copy(update={"throttle": rate, **batches}) if isinstance(event, (AddBroker, Reassign)) else event
         for event in scenario.events
     ]
     return scenario.model_copy(update={"events": tuple(events)})

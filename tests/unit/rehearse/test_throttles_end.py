@@ -33,11 +33,19 @@ def move(**more: Any) -> dict[str, Any]:
     return {"do": "reassign", "at": 5, "throttle": "2MB", "partitions": rows, **more}
 
 
-UNTHROTTLED = {
-    "do": "reassign",
-    "at": 31,
-    "partitions": [{"topic": "t", "partition": 1, "replicas": [1, 3]}],
-}
+def other(**more: Any) -> dict[str, Any]:
+    """One of t's partitions, over brokers and a topic that `move` throttles, too."""
+    rows = [{"topic": "t", "partition": 1, "replicas": [1, 3]}]
+    return {"do": "reassign", "throttle": "1MB", "partitions": rows, **more}
+
+
+def all_but_that(**more: Any) -> dict[str, Any]:
+    """`move` without the partition of `other`."""
+    return move(
+        partitions=[row for row in move()["partitions"] if (row["topic"], row["partition"]) != ("t", 1)], **more
+    )
+
+
 #: how it ends -> what happens, the last line of its story, whether anything is copied under the throttle before
 ENDS: list[tuple[str, list[dict[str, Any]], str, bool]] = [
     ("all have arrived", [move()], "reassignment complete", True),
@@ -46,11 +54,18 @@ ENDS: list[tuple[str, list[dict[str, Any]], str, bool]] = [
     ("it is cancelled, batches to come", [move(batch=1), {"do": "cancel", "at": 30}], "reassignment cancelled", True),
     (
         "it is cancelled and another begins at once",
-        [move(batch=1), {"do": "cancel", "at": 30}, UNTHROTTLED],
+        [move(batch=1), {"do": "cancel", "at": 30}, other(at=30)],
         "reassignment complete",
         True,
     ),
     ("it is cancelled twice", [move(), *[{"do": "cancel", "at": at} for at in (20, 30)]], "0 moves cancelled", True),
+    (
+        "another has begun meanwhile, and goes on",
+        [all_but_that(), other(at=10, throttle="200kB")],
+        "reassignment complete",
+        True,
+    ),
+    ("another goes on, and ends sooner", [all_but_that(), other(at=10, throttle="9MB")], "reassignment complete", True),
     (
         "all of it is refused",
         [{"do": "kill", "broker": 4, "at": 0}, move(at=60, partitions=[move()["partitions"][0]])],
@@ -89,6 +104,7 @@ def test_its_throttles_are_lifted_and_nothing_else(
         performing = asyncio.ensure_future(operator.perform())
         throttled: set[str] = set()
         while operator.busy or not performing.done():
+            assert unthrottled(stage, world) == []
             if stage.ledger.counts[Trouble.MOVING]:
                 throttled |= {key for found in configs(world).values() for key in found}
             await world.sleep(0.5)
@@ -107,3 +123,19 @@ def configs(world: World) -> dict[str, dict[str, str]]:
     nodes = {entity: world.zookeeper.tree.get(ConfigEntityZNode.path(entity)) for entity in ENTITIES}
     found = {entity: dict(ConfigEntityZNode.decode(node.payload)) for entity, node in nodes.items() if node is not None}
     return {entity: own for entity, own in found.items() if own}
+
+
+def unthrottled(stage: Stage, world: World) -> list[str]:
+    """Replicas that are added now, by partition and broker, whose throttle is not in force on both sides."""
+    found, missing = configs(world), []
+    for tp in stage.ledger.troubled(Trouble.MOVING):
+        _, assignment = stage.ledger.partition(tp)
+        lists = {name: found.get(f"topics/{tp.topic}", {}).get(name, "").split(",") for name in TOPIC_THROTTLES}
+        sources = set(assignment.replicas) - set(assignment.adding_replicas)
+        for name, rate, replicas in zip(
+            TOPIC_THROTTLES, BROKER_THROTTLES[:2], (sources, assignment.adding_replicas), strict=True
+        ):
+            for broker in replicas:
+                if f"{tp.partition}:{broker}" not in lists[name] or rate not in found.get(f"brokers/{broker}", {}):
+                    missing.append(f"{name} {tp} {broker}")
+    return missing
