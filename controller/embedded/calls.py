@@ -212,7 +212,7 @@ class Handles:
         )  # fmt: skip
 
     def fault(self, **columns: Any) -> str:
-        """Any fault, by the columns of docs/faults.md. Returns what `heal` takes.
+        """Any fault, by the columns of docs/faults.md. Returns what `heal` takes; an `id` does not count.
 
         Raises: FaultError, for this and every other fault: what is wrong with it, and what there is.
         """
@@ -232,7 +232,7 @@ class Handles:
 
     def _put_in_force(self, name: str | None = None, /, **columns: Any) -> str:
         called = name or f"f{len(self._names_given) + 1}"
-        row = parse_row({"id": called, **{k: v for k, v in columns.items() if v is not None}})
+        row = parse_row({**{k: v for k, v in columns.items() if v is not None}, "id": called})
         check_against(row, self._brokers_there_are())
         self._names_given.add(called)
         self._faults[called] = row

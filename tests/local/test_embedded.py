@@ -6,20 +6,27 @@ import asyncio
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from controller.embedded import backends, processes
-from controller.embedded.backends import looker
+from controller.embedded.backends import LoopThread, looker
+from controller.embedded.calls import Handles
 from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
 from controller.embedded.handles import KafkaCluster
 from controller.local.cluster_file import ClusterError
-from controller.wire.fault_rows import Kill
+from controller.local.fault_file import read_faults
+from controller.wire.fault_rows import FAULT_FILE, Kill
 from controller.wire.zk_operations import GetData
 
 #: Seconds of a start on an idle machine: 0.1.
@@ -66,6 +73,61 @@ def test_a_cluster_that_starts_again_knows_nothing_of_its_former_run() -> None:
         folder = cluster.folder
         assert folder.exists()
     assert not folder.exists()
+
+
+class FaultsAlone(Handles):
+    """Of a cluster of two brokers that has not started: what is in force is in its file."""
+
+    def __init__(self, folder: Path) -> None:
+        plan = EmbeddedPlan(folder=folder, brokers=2)
+        self._has_shape(plan)
+        self._loop, self._backend = LoopThread("faults"), processes.InProcesses(plan)
+
+    def close(self) -> None:
+        assert self._loop is not None
+        self._loop.close()
+
+
+#: ways to disturb a cluster -> the fault that is in force by it
+DISTURBANCES: dict[str, Callable[[Handles], str]] = {
+    "slow_link": lambda handles: handles.slow_link(1, delay_ms=1),
+    "pause_replication": lambda handles: handles.pause_replication(2),
+    "cut_link": lambda handles: handles.cut_link(1, 2),
+    "fail_log_dir": lambda handles: handles.fail_log_dir(1),
+    "expire_session": lambda handles: handles.expire_session(2),
+    "api": lambda handles: handles.api_error("Fetch", "NONE"),
+    "slow_disk": lambda handles: handles.fault(fault="slow_disk", delay_ms=1, id="f3"),
+}
+STEPS = st.sampled_from([*DISTURBANCES, "heal the first", "heal the last", "kill", "start", "heal"])
+
+
+@settings(max_examples=60)
+@given(st.lists(STEPS, max_size=12))
+def test_each_fault_has_a_name_of_its_own_and_ends_by_no_other(steps: list[str]) -> None:
+    """A name of one that was healed is given to no later one; what is in force is what the brokers read."""
+    with tempfile.TemporaryDirectory() as folder, closing(FaultsAlone(Path(folder))) as handles:
+        in_force: dict[str, str] = {}
+        names: list[str] = []
+        for step in steps:
+            if step in DISTURBANCES:
+                name = DISTURBANCES[step](handles)
+                assert name not in names
+                names.append(name)
+                in_force[name] = step
+            elif step == "kill":
+                handles.kill_broker(1)
+                in_force["down-1"] = "kill"
+            elif step == "start" and "down-1" in in_force:
+                handles.start_broker(1)
+                del in_force["down-1"]
+            elif step == "heal":
+                handles.heal()
+                in_force.clear()
+            elif step.startswith("heal the") and names:
+                name = names[0 if step == "heal the first" else -1]  # it may have ended before
+                handles.heal(name)
+                in_force.pop(name, None)
+            assert {row.id: row.fault for row in read_faults(Path(folder) / FAULT_FILE)} == in_force
 
 
 def refuse(*args: Any, **more: Any) -> Any:
