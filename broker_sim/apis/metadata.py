@@ -117,13 +117,13 @@ def _topic(context: BrokerContext, topic: str, call: Call) -> dict[str, Any]:
 
 
 def _partition(context: BrokerContext, entry: UpdateMetadataEntry, call: Call) -> dict[str, Any]:
-    """One partition; v0 shows live replicas only and says so by REPLICA_NOT_AVAILABLE."""
+    """One partition; v0 shows only replicas that live and have this listener, and says so by REPLICA_NOT_AVAILABLE."""
     version = call.version
     cache, leader = context.metadata, entry.state.leader
     replicas, isr, error = entry.replicas, entry.state.isr, ErrorCode.NONE
     if version == 0:
-        replicas = tuple(r for r in replicas if cache.is_alive(r))
-        isr = tuple(r for r in isr if cache.is_alive(r))
+        replicas = tuple(r for r in replicas if cache.endpoint(r, call.listener) is not None)
+        isr = tuple(r for r in isr if cache.endpoint(r, call.listener) is not None)
         if len(replicas) < len(entry.replicas) or len(isr) < len(entry.state.isr):
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     if leader is None or not cache.is_alive(leader):

@@ -314,7 +314,8 @@ def test_slots_are_given_in_order_and_each_listener_has_its_queue() -> None:
         await asyncio.gather(first, given_up, return_exceptions=True)
         assert (first.done(), second.done()) == (True, False)
         made.change(ServerLimits(listeners={"EX": ListenerLimits(max_connections=3)}))
-        await second
+        await asyncio.wait({second}, timeout=5)
+        assert second.done(), "a raised limit is for those that wait, too"
         for _ in range(3):
             made.leave("EX", "h")
         assert await entered(made, "EX") == "yes"
@@ -331,7 +332,7 @@ def test_who_gives_up_when_its_slot_has_come_passes_it_on() -> None:
         made.leave("EX", "h")
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
-        await second
+        await asyncio.wait_for(second, 5)
         assert await entered(made, "EX") == "waits", "the second has the one slot"
 
     asyncio.run(play())
