@@ -126,7 +126,10 @@ class LoadedPartition:
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
 
     def take(self, batch: bytes, log: Any) -> None:
-        """The records of one batch; one that does not parse is logged and left out, as are later formats in Kafka."""
+        """The records of one batch; one that does not parse is logged and left out.
+
+        So are keys of later formats in Kafka, where other such records end the load: no group of the partition is known.
+        """
         for record in iterate(batch):
             try:
                 self._take_record(record.key, record.value)
