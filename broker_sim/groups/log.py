@@ -128,7 +128,7 @@ class LoadedPartition:
     def take(self, batch: bytes, log: Any) -> None:
         """The records of one batch; one that does not parse is logged and left out.
 
-        So are keys of later formats in Kafka, where other such records end the load: no group of the partition is known.
+        So are keys of later formats in Kafka; there, others end the load, and no group of the partition is known.
         """
         for record in iterate(batch):
             try:

@@ -21,21 +21,32 @@ NOT_CONTROLLER = {"topics": [{"name": "t", "error_code": ErrorCode.NOT_CONTROLLE
 
 
 class Controller:
-    """Answers CreateTopics as it is told; what it was asked is in `asked`."""
+    """Answers CreateTopics as it is told; what it was asked is in `asked`, who is connected to it in `connected`."""
 
-    def __init__(self, cluster: Any, number: int, answer: Any = None) -> None:
+    def __init__(
+        self, cluster: Any, number: int, answer: Any = None, *, host: str = "controller-{}", port: int = 9092
+    ) -> None:
         self.cluster, self.number, self.answer = cluster, number, DONE if answer is None else answer
         self.asked: list[protocol.Request] = []
         self.takes_s = 0.0
-        self.machine = cluster.world.machine(f"controller-{number}")
+        self.accepted, self.connected = 0, list[Any]()
+        self.endpoint = Endpoint(host=host.format(number), port=port)
+        self.machine = cluster.world.machine(self.endpoint.host)
 
     @property
     def broker(self) -> Broker:
-        endpoint = Endpoint(host=f"controller-{self.number}", port=9092)
-        return Broker(broker_id=BrokerId(self.number), endpoints=(endpoint,))
+        return Broker(broker_id=BrokerId(self.number), endpoints=(self.endpoint,))
 
     async def listen(self) -> None:
-        await self.machine.network.listen(f"controller-{self.number}", 9092, self._serve)
+        await self.machine.network.listen(self.endpoint.host, self.endpoint.port, self._accept)
+
+    async def _accept(self, connection: Any) -> None:
+        self.accepted += 1
+        self.connected.append(connection)
+        try:
+            await self._serve(connection)
+        finally:
+            self.connected.remove(connection)
 
     async def _serve(self, connection: Any) -> None:
         frames = FrameBuffer()
@@ -156,6 +167,61 @@ def test_a_controller_that_moves_is_found_again_within_the_time(in_memory: Any, 
         assert answer.topics[0].error_code == 0
         assert took_s < 6
         assert len(new.asked) == 1
+
+    in_memory(scenario)
+
+
+PLACES = [
+    ("another machine", {}, {}),
+    ("another port of the machine", {"host": "both"}, {"host": "both", "port": 9093}),
+]
+
+
+@pytest.mark.parametrize(("_", "former", "present"), PLACES, ids=[row[0] for row in PLACES])
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_who_was_the_controller_is_asked_no_more_though_its_connections_are_open(
+    in_memory: Any, _: str, former: dict[str, Any], present: dict[str, Any], at_once: int
+) -> None:
+    """It may have been cut off from ZooKeeper, and not know that it is not the controller: it would say that it did."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        old, new = Controller(cluster, 901, **former), Controller(cluster, 902, **present)
+        old.takes_s = 0.1
+        for epoch, controller in enumerate((old, new), 1):
+            await controller.listen()
+            await controller.tell(epoch)
+            await forwarded(cluster, at_once)
+        await cluster.world.sleep(1)
+        assert (len(old.asked), len(new.asked)) == (at_once, at_once)
+        assert not old.connected and new.connected
+
+    in_memory(scenario)
+
+
+async def forwarded(cluster: Any, at_once: int) -> None:
+    clients = [await cluster.connect(1) for _ in range(at_once)]
+    answers = await asyncio.gather(*(client.call(ApiKey.CREATE_TOPICS, 5, CREATE) for client in clients))
+    assert [answer.topics[0].error_code for answer in answers] == [0] * at_once
+
+
+def test_connections_to_the_controller_are_used_again_and_not_many_are_kept(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        controller = Controller(cluster, 901)
+        controller.takes_s = 0.5
+        await controller.listen()
+        await controller.tell()
+        for at_once, accepted, kept in ((1, 1, 1), (1, 1, 1), (3, 3, 3), (2, 3, 3), (7, 7, 4), (4, 7, 4)):
+            _, took_s = await elapsed(forwarded(cluster, at_once))
+            await cluster.world.sleep(0.1)
+            assert (controller.accepted, len(controller.connected)) == (accepted, kept), at_once
+            assert took_s == pytest.approx(0.5, abs=0.05), "no request waits for another"
+        for connection in controller.connected:
+            connection.close()
+        await cluster.world.sleep(1)
+        _, took_s = await elapsed(forwarded(cluster, 1))
+        assert took_s == pytest.approx(0.5, abs=0.05), "one that was closed is not tried first"
 
     in_memory(scenario)
 

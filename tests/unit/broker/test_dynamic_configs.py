@@ -113,6 +113,41 @@ def test_a_topics_own_setting_counts_more_than_its_brokers(in_memory: Any) -> No
     in_memory(scenario)
 
 
+#: Each of the eight states of three settings once, where one changes at a time: of one topic, of one broker, of all
+#: brokers. Of two other topics one has no config, the other one of another setting, which changes, too.
+STEPS = ["all", "broker", "all", "topic", "all", "broker", "all"]
+SIZES = {"topic": 10, "broker": 20, "all": 30, "file": 40}
+
+
+@pytest.mark.parametrize("order", [("topic", "broker", "all"), ("broker", "all", "topic"), ("all", "topic", "broker")])
+def test_of_a_topics_settings_the_nearest_counts_whichever_changed_last(in_memory: Any, order: tuple[str, ...]) -> None:
+    """Its own, else the broker's, else that of all brokers, else what the broker was started with."""
+    where = {
+        "topic": (TOPIC, "t", "max.message.bytes"),
+        "broker": (BROKER, "1", "message.max.bytes"),
+        "all": (BROKER, "", "message.max.bytes"),
+    }
+    renamed = dict(zip(("topic", "broker", "all"), order, strict=True))
+
+    async def scenario(cluster: Any) -> None:
+        dirs = (await cluster.start(1, properties={"message.max.bytes": "40"})).context.replicas.table.dirs
+        for topic in ("t", "none", "other"):
+            await cluster.create_topic(topic, [(1,), (1,)])
+        are_set: set[str] = set()
+        for number, step in enumerate(STEPS, 5):
+            await alter(cluster, 1, TOPIC, "other", "retention.ms", str(number))
+            are_set ^= {changed := renamed[step]}
+            await alter(cluster, 1, *where[changed], str(SIZES[changed]) if changed in are_set else None)
+            near = {topic: are_set if topic == "t" else are_set - {"topic"} for topic in ("t", "none", "other")}
+            for topic, layers in near.items():
+                size = next(SIZES[layer] for layer in SIZES if layer in layers or layer == "file")
+                found = [dirs.get(TopicPartition(topic, partition)).config for partition in (0, 1)]
+                assert [config.max_message_bytes for config in found] == [size] * 2, (topic, changed, are_set)
+                assert (found[0].retention_ms == number) is (topic == "other")
+
+    in_memory(scenario)
+
+
 @pytest.mark.parametrize("is_kept", [False, True], ids=["deleted here", "its replica is kept"])
 @pytest.mark.parametrize("after", [{}, {"max.message.bytes": "20"}], ids=["none", "another value"])
 def test_a_topic_that_comes_back_has_the_configs_of_then(
