@@ -234,6 +234,18 @@ def test_a_new_life_that_leaves_like_the_one_before() -> None:
     assert "takes broker 1 for leaving, which is new" in scene.after()
 
 
+def test_a_term_in_which_somebody_leaves_as_in_the_one_before() -> None:
+    """It told the former controller: the same process, or another."""
+    scene = Scene()
+    assert scene.after() == ""
+    scene.state.offline_dirs, scene.state.shutting_down = {ONE: {TP}}, {ONE}
+    assert scene.after() == ""  # it has said so in this term
+    scene.state.epoch += 1
+    found = scene.after("RegisterBrokerAndReelect")
+    assert "takes broker 1 for leaving, which is new" in found
+    assert "takes dirs of broker 1 for failed, which is new" in found
+
+
 def test_an_office_that_is_named_without_a_session() -> None:
     scene = Scene()
     scene.state.session_id, scene.state.serving = None, False

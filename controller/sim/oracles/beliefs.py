@@ -39,8 +39,8 @@ class Beliefs:
         self._cluster, self._history = cluster, history
         #: controller -> partition -> what was believed of it when it was looked at last
         self._looked: defaultdict[Controller, dict[TopicPartition, LeaderAndIsr]] = defaultdict(dict)
-        #: controller -> broker -> the epoch of its life
-        self._lives: defaultdict[Controller, dict[BrokerId, int]] = defaultdict(dict)
+        #: controller -> broker -> the controller epoch in which it was seen last, and the epoch of its life
+        self._lives: defaultdict[Controller, dict[BrokerId, tuple[int, int]]] = defaultdict(dict)
         #: machine -> partition -> the version of the state that ZooKeeper refused to have written over, in this event
         self._refused: defaultdict[str, dict[TopicPartition, int]] = defaultdict(dict)
         #: machines at whose write the fence broke, in this event
@@ -105,17 +105,18 @@ class Beliefs:
                 self.broken.append(f"controller {event['controller']} takes broker {number} for dead, which is there")
 
     def _new_lives(self, controller: Controller) -> Iterable[str]:
-        """Of a broker's new life nothing is believed that its former life said: its log dirs are good, and it has not
-        asked to leave. §11.5, §11.6."""
+        """Of a broker's new life nothing is believed that its former life said, nor in a new term what it said in a
+        former one: its log dirs are good, and it has not asked to leave. §3, §11.5, §11.6."""
         state, lives = controller.state, self._lives[controller]
         for broker_id, broker in state.live_brokers.items():
-            if lives.get(broker_id) == broker.broker_epoch:
+            life = state.epoch, broker.broker_epoch
+            if lives.get(broker_id) == life:
                 continue
             if state.offline_dirs.get(broker_id):
                 yield f"takes dirs of broker {broker_id} for failed, which is new: {state.offline_dirs[broker_id]}"
             if broker_id in state.shutting_down:
                 yield f"takes broker {broker_id} for leaving, which is new"
-            lives[broker_id] = broker.broker_epoch
+            lives[broker_id] = life
 
     def _believes(self, controller: Controller) -> Iterable[str]:
         """What is believed of a version of a state is what that version said. §5.3."""
