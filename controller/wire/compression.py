@@ -50,14 +50,14 @@ def decompress(codec: Codec, data: bytes, *, limit: int = MAX_DECOMPRESSED_BYTES
     try:
         return _DECOMPRESS[codec](data, limit)
     except _FAILURES as error:
+        reason = f"more than {limit} bytes" if isinstance(error, _TooLarge) else error
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{codec.name.lower()} data does not decompress: {error}"
+            ErrorCode.CORRUPT_MESSAGE, f"{codec.name.lower()} data does not decompress: {reason}"
         ) from error
 
 
 class _TooLarge(ValueError):
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"more than {limit} bytes")
+    """More comes of the data than the limit, which is that of all of it, not what is left for its last part."""
 
 
 def _gzip(data: bytes) -> bytes:
@@ -69,7 +69,7 @@ def _gunzip(data: bytes, limit: int) -> bytes:
     worker = zlib.decompressobj(wbits=31)
     out = worker.decompress(data, limit + 1)
     if len(out) > limit or worker.unconsumed_tail:
-        raise _TooLarge(limit)
+        raise _TooLarge
     if not worker.eof:
         raise ValueError("the stream is cut off")
     return out
@@ -104,7 +104,7 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
         if byte < 0x80:
             break
     if size > limit:
-        raise _TooLarge(limit)
+        raise _TooLarge
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
@@ -138,7 +138,7 @@ def _into(decompress_into: Callable[[bytes, bytearray], int], data: bytes, limit
             if str(error) != _DOES_NOT_FIT:
                 raise
         if size == limit:
-            raise _TooLarge(limit)
+            raise _TooLarge
         size = min(2 * size, limit)
 
 

@@ -6,6 +6,7 @@ import random
 import warnings
 from typing import Any
 
+import cramjam
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
+#: What snappy-java begins with: its magic, its version, and the oldest version that can read it.
+XERIAL_HEADER = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(tuple)
 RECORDS = st.lists(
     st.builds(
@@ -91,10 +94,29 @@ def test_arbitrary_bytes_decompress_or_are_corrupt(codec: Any, data: Any) -> Non
         assert error.code is ErrorCode.CORRUPT_MESSAGE
 
 
+@pytest.mark.parametrize("size", [2, 1_000, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 100_000, 300_000])
 @pytest.mark.parametrize("codec", [c for c in Codec if c is not Codec.NONE])
-def test_few_bytes_do_not_become_very_many(codec: Any) -> None:
-    with pytest.raises(KafkaError, match="more than 1000 bytes"):
-        decompress(codec, compress(codec, bytes(100_000)), limit=1_000)
+def test_few_bytes_do_not_become_very_many(codec: Any, size: int) -> None:
+    """The limit is one for all that comes of them, in however many blocks."""
+    packed = compress(codec, bytes(size))
+    assert decompress(codec, packed, limit=size) == bytes(size)
+    for limit in {1, size // 2, size - 1}:
+        with pytest.raises(KafkaError, match=f"more than {limit} bytes") as refused:
+            decompress(codec, packed, limit=limit)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+@settings(max_examples=60)
+@given(st.lists(st.binary(max_size=90), min_size=1, max_size=8))
+def test_snappy_blocks_of_any_size_are_read_and_count_together(pieces: Any) -> None:
+    """Other clients cut the data into other blocks."""
+    blocks = [bytes(cramjam.snappy.compress_raw(piece)) for piece in pieces]
+    framed = XERIAL_HEADER + b"".join(len(block).to_bytes(4, "big") + block for block in blocks)
+    data = b"".join(pieces)
+    assert decompress(Codec.SNAPPY, framed, limit=len(data)) == data
+    if data:
+        with pytest.raises(KafkaError, match="more than "):
+            decompress(Codec.SNAPPY, framed, limit=len(data) - 1)
 
 
 #: The flag byte of an LZ4 frame has this bit where its blocks do not rest on each other.
