@@ -190,7 +190,7 @@ def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[N
     kept = {
         p: state.assignment(TopicPartition(topic, p)) for p in sorted(found.partitions) if str(p) in listed.children
     }
-    content = replace(found, partitions=kept, topic_id=state.topic_ids.get(topic))
+    content = replace(found, partitions=kept, topic_id=found.topic_id or state.topic_ids.get(topic))
     (result,) = yield from write((SetData(TopicZNode.path(topic), TopicZNode.encode(content)),), state.epoch_zk_version)
     if not result.ok:
         yield Log(ev.ZK_WRITES_REFUSED, {"path": TopicZNode.path(topic), "reason": result.code.name}, "error")

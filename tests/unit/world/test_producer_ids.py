@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import pytest
 
@@ -148,5 +149,61 @@ def test_a_cluster_whose_id_was_removed_gets_no_other() -> None:
         await do(zk, Delete(ClusterIdZNode.path))
         assert await prepare_cluster(zk, random.Random(5), own=first) == first, "who holds it restores it"
         assert await prepare_cluster(zk, random.Random(6), own="another") == first, "an id that is there stays"
+
+    with_zookeeper(scenario)
+
+
+class Slower:
+    """A session before whose n-th call something else happens."""
+
+    def __init__(self, zk: ZkSession, at_call: int, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self._zk, self._left, self._meanwhile = zk, at_call, meanwhile
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        self._left -= 1
+        if self._left == 0:
+            await self._meanwhile()
+        return await self._zk.perform(ops)
+
+    @property
+    def is_struck(self) -> bool:
+        return self._left <= 0
+
+
+@pytest.mark.parametrize("own", [None, "an id on its disks"])
+@pytest.mark.parametrize("own_of_other", [None, "another id"])
+def test_of_first_nodes_all_have_the_id_of_the_fastest(own: str | None, own_of_other: str | None) -> None:
+    """Whenever the other one starts: before any call of the first one, or after its last."""
+
+    async def scenario(connect: Connect, at_call: int) -> None:
+        zk, other, ids = await connect("a"), await connect("b"), []
+
+        async def starts() -> None:
+            ids.append(await prepare_cluster(other, random.Random(2), own=own_of_other))
+
+        slower = Slower(zk, at_call, starts)
+        ids.append(await prepare_cluster(slower, random.Random(1), own=own))
+        if not slower.is_struck:
+            tried.append(at_call)
+            await starts()
+        written = ClusterIdZNode.decode((await do(zk, GetData(ClusterIdZNode.path))).data)
+        assert ids == [written, written]
+        assert own in (None, written) or own_of_other in (None, written), "no new one where there is one already"
+
+    tried: list[int] = []
+    for at_call in range(1, 20):
+        with_zookeeper(partial(scenario, at_call=at_call))
+        if tried:
+            break
+    assert tried > [2], "there is something to come between"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nodes_that_start_all_at_once_have_one_id(seed: int) -> None:
+    async def scenario(connect: Connect) -> None:
+        sessions = [await connect(machine) for machine in "abcd"]
+        starts = (prepare_cluster(zk, random.Random(10 * seed + n)) for n, zk in enumerate(sessions))
+        ids = set(await asyncio.gather(*starts))
+        assert ids == {ClusterIdZNode.decode((await do(sessions[0], GetData(ClusterIdZNode.path))).data)}
 
     with_zookeeper(scenario)
