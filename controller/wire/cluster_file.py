@@ -21,7 +21,7 @@ from controller.wire.types import INTERNAL_TOPICS, BrokerId, TopicPartition
 VERSION: Final = 1
 #: Topics that Kafka makes for itself, in any version that a file may be of. Other names may begin with underscores:
 #: people chose them. Source: `Topic.INTERNAL_TOPICS` of 3.9 and 4.x.
-KAFKAS_OWN_TOPICS: Final = INTERNAL_TOPICS | {"__share_group_state"}
+KAFKAS_OWN_TOPICS: Final = INTERNAL_TOPICS
 
 NonNegative = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -26,10 +26,12 @@ PARTITION_MAX: Final = 2**31 - 1
 #: A broker epoch that brokers never take for stale.
 NO_BROKER_EPOCH: Final = -1
 
-#: Topics that brokers create for themselves (`Topic.INTERNAL_TOPICS`).
+#: Topics that no client may write to. The first two are the brokers' to create, the third, of Kafka's share groups, is
+#: created like any. Source: `Topic.INTERNAL_TOPICS` of Kafka 3.9 (3.8 has but two), `AutoTopicCreationManager`.
 GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
-INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+SHARE_GROUP_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC})
 
 
 class TopicPartition(NamedTuple):

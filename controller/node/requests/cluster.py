@@ -23,8 +23,10 @@ from controller.wire.endpoint_types import BROKERS, CONTROLLERS, wrong_endpoint_
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import Request
 from controller.wire.types import (
+    GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
     NO_LEADER,
+    TRANSACTION_STATE_TOPIC,
     LeaderAndIsr,
     TopicPartition,
 )
@@ -121,7 +123,7 @@ async def _named_topic(node: Node, name: str, version: int, *, may_create: bool)
 
 async def _create(node: Node, name: str) -> None:
     """Auto-creation: this node writes the topic itself; the client asks again until it has leaders."""
-    if name in INTERNAL_TOPICS:
+    if name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
         # Groups' topic is the brokers' to make (see `any_node.handle_find_coordinator`); transactions are not offered.
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     asked = WantedTopic(name=name)

@@ -52,6 +52,32 @@ def test_produce(
     in_memory(scenario)
 
 
+def test_the_topic_of_share_groups_is_internal_and_made_like_any(in_memory: Any) -> None:
+    """Source: Kafka 3.9 `Topic.INTERNAL_TOPICS`, `AutoTopicCreationManager.creatableTopic`."""
+    topic = "__share_group_state"
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, num_partitions=2)
+        await cluster.update_metadata(1)
+
+        async def shown() -> tuple[int, bool, int]:
+            body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
+            [found] = (await cluster.call(1, ApiKey.METADATA, 5, body)).topics
+            return found.error_code, found.is_internal, len(found.partitions)
+
+        assert await shown() == (ErrorCode.LEADER_NOT_AVAILABLE, True, 0), "it is being created"
+        await cluster.create_topic(topic, [(1,), (1,)])
+        assert await shown() == (ErrorCode.NONE, True, 2)
+        rows = [{"index": 0, "records": GOOD}]
+        body = {"acks": 1, "timeout": 100, "topic_data": [{"name": topic, "partition_data": rows}]}
+        [produced] = (await cluster.call(1, ApiKey.PRODUCE, 8, body)).responses[0].partition_responses
+        body = {"timeout": 100, "topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 0}]}]}
+        [deleted] = (await cluster.call(1, ApiKey.DELETE_RECORDS, 1, body)).topics[0].partitions
+        assert (produced.error_code, deleted.error_code) == (ErrorCode.INVALID_TOPIC_EXCEPTION,) * 2
+
+    in_memory(scenario)
+
+
 #: version -> what a consumer is told of the newest offset while the high watermark has not reached the leader's epoch
 NOT_YET = {4: ErrorCode.LEADER_NOT_AVAILABLE, 5: ErrorCode.OFFSET_NOT_AVAILABLE}
 

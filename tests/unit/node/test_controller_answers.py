@@ -116,6 +116,25 @@ def test_topics_that_nobody_may_create(play: Play) -> None:
     play(scenario, brokers=1)
 
 
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("__consumer_offsets", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("__transaction_state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("__share_group_state", ErrorCode.LEADER_NOT_AVAILABLE),
+    ],
+)
+def test_of_the_internal_topics_the_brokers_make_two_and_the_third_is_made_like_any(
+    play: Play, topic: str, code: ErrorCode
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
+        [found] = (await cluster.ask(ApiKey.METADATA, 5, body))["topics"]
+        assert (found["error_code"], found["is_internal"]) == (code, True)
+
+    play(scenario, brokers=1)
+
+
 def test_deletion_of_what_brokers_do_not_know(play: Play) -> None:
     """It never had a leader, or its deletion has started: as for Kafka, which asks its metadata."""
 

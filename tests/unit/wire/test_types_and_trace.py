@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.wire.trace import COLUMNS, TraceEvent, encode_row
-from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.types import INTERNAL_TOPICS, BrokerId, ReplicaAssignment, TopicPartition
 
 
 def ids(*numbers: int) -> tuple[BrokerId, ...]:
@@ -85,3 +85,8 @@ def test_a_trace_row_is_what_a_json_encoder_makes_of_it(columns: dict[str, Any])
 def test_a_column_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="no such trace column: \\['offsett'\\]"):
         encode_row(seq=1, ts=5, broker=2, ev=TraceEvent.FETCH, offsett=3)
+
+
+def test_internal_topics_are_those_of_kafka_3_9() -> None:
+    """Source: `Topic.INTERNAL_TOPICS` at tag 3.9.0-rc3."""
+    assert sorted(INTERNAL_TOPICS) == ["__consumer_offsets", "__share_group_state", "__transaction_state"]
