@@ -25,7 +25,7 @@ OFFSET_DELETE_VERSIONS: Final = (0, 0)
 
 
 async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
-    """Stores what can be stored; the rest gets its error."""
+    """Stores what can be stored; the rest gets its error. Where no partition is known, no group is asked, nor made."""
     body = call.body
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
@@ -44,6 +44,8 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
                     metadata=text,
                     commit_timestamp=now_ms,
                 )
+    if all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in errors.values()) and not offsets:
+        return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
     error = await context.groups.commit(
         body.group_id,
         offsets,

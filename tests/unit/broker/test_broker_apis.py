@@ -386,8 +386,10 @@ def test_offsets_and_empty_groups_go_after_their_retention(in_memory: Any) -> No
         await cluster.create_topic("t", [(1,)])
         await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
         await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit("", -1, 5))
-        other = {"group_id": "h", "generation_id_or_member_epoch": -1, "member_id": "", "topics": []}
-        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, other)
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": "x" * 5_000}]
+        other = {"group_id": "h", "generation_id_or_member_epoch": -1, "member_id": ""}
+        too_large = {**other, "topics": [{"name": "t", "partitions": rows}]}
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, too_large)
 
         async def groups() -> list[str]:
             return [g.group_id for g in (await cluster.call(1, ApiKey.LIST_GROUPS, 4, {})).groups]

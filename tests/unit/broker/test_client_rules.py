@@ -236,6 +236,38 @@ def test_session_timeouts_have_bounds(in_memory: Any, timeout_ms: int, error: Er
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("names", [[], ["nowhere"], ["nowhere", "elsewhere"]])
+def test_a_commit_for_no_known_topic_makes_no_group_and_is_no_sign_of_life(in_memory: Any, names: list[str]) -> None:
+    """Source: Kafka 3.9 `KafkaApis.handleOffsetCommitRequest`, which then asks no coordinator."""
+    rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+    topics = [{"name": name, "partitions": rows} for name in names]
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+
+        async def commit(group: str, member: str = "", generation: int = -1) -> None:
+            about = {"group_id": group, "member_id": member, "generation_id_or_member_epoch": generation}
+            answer = await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, {**about, "topics": topics})
+            codes = [p.error_code for t in answer.topics for p in t.partitions]
+            assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * len(names)
+
+        await commit("g")
+        listed = await cluster.call(1, ApiKey.LIST_GROUPS, 4, {"states_filter": []})
+        assert [g.group_id for g in listed.groups] == []
+        joined = await cluster.call(
+            1, ApiKey.JOIN_GROUP, 3, {"group_id": "h", **BODIES[ApiKey.JOIN_GROUP][1], "member_id": ""}
+        )
+        await cluster.world.sleep(9)
+        await commit("h", joined.member_id, joined.generation_id)
+        await cluster.world.sleep(2)
+        (group,) = (await cluster.call(1, ApiKey.DESCRIBE_GROUPS, 4, {"groups": ["h"]})).groups
+        assert not group.members, "its session was 10 s"
+
+    in_memory(scenario)
+
+
 def test_what_cannot_be_committed_does_not_keep_the_rest(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1, offsets_topic_num_partitions=1)
