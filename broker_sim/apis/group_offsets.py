@@ -35,7 +35,7 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
             tp, text = TopicPartition(topic.name, int(p.partition_index)), p.committed_metadata or ""
             if not context.metadata.knows(tp):
                 errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif len(text.encode()) > context.settings.offset_metadata_max_bytes:
+            elif _length(text) > context.settings.offset_metadata_max_bytes:
                 errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offsets[tp] = CommittedOffset(
@@ -55,6 +55,14 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
     )
     errors.update(dict.fromkeys(offsets, error))
     return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
+
+
+def _length(text: str) -> int:
+    """As Java counts, in units of UTF-16: whatever its name, `offset.metadata.max.bytes` limits no bytes.
+
+    Source: Kafka 3.9 `GroupMetadataManager.validateOffsetMetadataLength`.
+    """
+    return len(text.encode("utf-16-le")) // 2
 
 
 def _generation(body: Any) -> int:

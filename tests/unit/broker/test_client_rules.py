@@ -268,6 +268,44 @@ def test_a_commit_for_no_known_topic_makes_no_group_and_is_no_sign_of_life(in_me
     in_memory(scenario)
 
 
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x" * 4096, ErrorCode.NONE),
+        ("x" * 4097, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("\u20ac" * 4096, ErrorCode.NONE),
+        ("\u20ac" * 4097, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("\U0001f600" * 2048, ErrorCode.NONE),
+        ("\U0001f600" * 2048 + "x", ErrorCode.OFFSET_METADATA_TOO_LARGE),
+    ],
+    ids=[
+        "letters",
+        "a letter more",
+        "of three bytes each",
+        "one more of these",
+        "of two units each",
+        "these and a letter",
+    ],
+)
+def test_metadata_of_a_commit_is_as_long_as_java_says(in_memory: Any, text: str, error: ErrorCode) -> None:
+    """Source: Kafka 3.9 `GroupMetadataManager.validateOffsetMetadataLength`, which asks `String.length`."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": text}]
+        body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        answer = await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, {**body, "topics": [{"name": "t", "partitions": rows}]})
+        assert answer.topics[0].partitions[0].error_code == error
+        fetched = await cluster.call(1, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})
+        kept = [p.metadata for t in fetched.topics for p in t.partitions]
+        assert kept == ([text] if error is ErrorCode.NONE else [])
+
+    in_memory(scenario)
+
+
 def test_what_cannot_be_committed_does_not_keep_the_rest(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1, offsets_topic_num_partitions=1)
