@@ -137,6 +137,8 @@ class RequestMemory:
                 self._pass_on(turn)
                 raise
         self._used += size
+        if not self._is_full:
+            self._wake()  # one large request may have left room for many
         return size
 
     def _pass_on(self, turn: asyncio.Future[None]) -> None:

@@ -201,6 +201,56 @@ def test_memory_is_never_above_its_limit_but_for_one_request_and_all_is_given_ba
     asyncio.run(play())
 
 
+def test_room_that_one_large_request_leaves_is_for_all_that_fit_and_in_their_order() -> None:
+    """Source: Kafka 3.9 `Selector.pollSelectionKeys`, which reads from all again once the pool has memory."""
+
+    async def play() -> None:
+        memory, served = RequestMemory(5), list[int]()
+
+        async def wait(number: int) -> None:
+            await memory.take(2)
+            served.append(number)
+
+        held = memory.take_at_once(50)
+        waiting = [asyncio.ensure_future(wait(number)) for number in range(5)]
+        await asyncio.sleep(0)
+        memory.give(held)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert served == [0, 1, 2] and memory.used == 6, "as always: until it is full"
+        memory.give(2)
+        await waiting[3]
+        assert not waiting[4].done()
+        memory.give(2)
+        await waiting[4]
+
+    asyncio.run(play())
+
+
+def test_a_request_that_waits_for_long_keeps_no_others_out_of_memory_that_is_free(in_memory: Any) -> None:
+    """Three come while a large request is read; the first of them then waits for records."""
+    wait = {"replica_id": -1, "max_wait": 30_000, "min_bytes": 1, "max_bytes": 100, "isolation_level": 0}
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 100}
+    fetch = encode_request(ApiKey.FETCH, 4, 1, None, {**wait, "topics": [{"topic": "t", "partitions": [partition]}]})
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, queued_max_request_bytes=1_000)
+        await cluster.create_topic("t", [(1,)])
+        large, consumer, *others = [await connect(cluster) for _ in range(4)]
+        large.send(struct.pack(">i", 2_000))
+        await cluster.world.sleep(1)
+        consumer.send(fetch)
+        await cluster.world.sleep(1)
+        asked = [asyncio.ensure_future(is_served(one)) for one in others]
+        await cluster.world.sleep(1)
+        assert not any(task.done() for task in asked), "there is no room"
+        large.close()
+        await cluster.world.sleep(1)
+        assert [task.done() and task.result() for task in asked] == [True, True]
+
+    in_memory(scenario)
+
+
 def test_who_gives_up_waiting_for_memory_when_its_turn_has_come_passes_it_on() -> None:
     async def play() -> None:
         memory = RequestMemory(1)
