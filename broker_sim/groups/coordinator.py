@@ -150,7 +150,7 @@ class GroupCoordinator:
             return JoinAnswer(error=error, member_id=request.member_id)
         entry = self.registry.make(group_id)
         ticket, answer = self._park()
-        self._perform(entry, entry.group.join(request, ticket, self._steady.now_ms()))
+        self._perform(entry, entry.group.join(request, ticket, self._now_ms(entry)))
         joined: JoinAnswer = await self._answer(ticket, answer)
         return joined
 
@@ -163,7 +163,7 @@ class GroupCoordinator:
         if error is not None or entry is None:
             return SyncAnswer(error=error or ErrorCode.UNKNOWN_MEMBER_ID)
         ticket, answer = self._park()
-        self._perform(entry, entry.group.sync(request, ticket, self._steady.now_ms()))
+        self._perform(entry, entry.group.sync(request, ticket, self._now_ms(entry)))
         synced: SyncAnswer = await self._answer(ticket, answer)
         return synced
 
@@ -175,7 +175,7 @@ class GroupCoordinator:
         entry = self.entry(group_id)
         if entry is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        result = entry.group.heartbeat(member_id, group_instance_id, generation, self._steady.now_ms())
+        result = entry.group.heartbeat(member_id, group_instance_id, generation, self._now_ms(entry))
         self._reschedule(entry)
         return result
 
@@ -190,7 +190,7 @@ class GroupCoordinator:
             if entry is None:
                 results.append(ErrorCode.UNKNOWN_MEMBER_ID)
                 continue
-            result, effects = entry.group.leave(member_id, group_instance_id, self._steady.now_ms())
+            result, effects = entry.group.leave(member_id, group_instance_id, self._now_ms(entry))
             self._perform(entry, effects)
             results.append(result)
         return ErrorCode.NONE, results
@@ -214,7 +214,7 @@ class GroupCoordinator:
         if entry is None and generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
         entry = entry or self.registry.make(group_id)
-        error = entry.group.commit_error(member_id, group_instance_id, generation, self._steady.now_ms())
+        error = entry.group.commit_error(member_id, group_instance_id, generation, self._now_ms(entry))
         self._reschedule(entry)
         if error is not ErrorCode.NONE or not offsets:
             return error
@@ -319,6 +319,12 @@ class GroupCoordinator:
         if future is not None and not future.done():
             future.set_result(effect.answer)
 
+    def _now_ms(self, entry: GroupEntry) -> int:
+        """The time of the group's sessions. It learns what time of day that is: its log and retention count by that."""
+        now_ms = self._steady.now_ms()
+        entry.group.ahead_ms = self._clock.now_ms() - now_ms
+        return now_ms
+
     def _perform(self, entry: GroupEntry, effects: Iterable[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Reply):
@@ -338,7 +344,7 @@ class GroupCoordinator:
             members=len(store.assignments or ()),
             error=error.name,
         )
-        self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._steady.now_ms()))
+        self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._now_ms(entry)))
 
     def _reschedule(self, entry: GroupEntry) -> None:
         if entry.timer is not None:
@@ -350,7 +356,7 @@ class GroupCoordinator:
             entry.timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._tick, entry)
 
     def _tick(self, entry: GroupEntry) -> None:
-        self._perform(entry, entry.group.tick(self._steady.now_ms()))
+        self._perform(entry, entry.group.tick(self._now_ms(entry)))
 
 
 def _around(commit: Offsets, commits: Sequence[Offsets]) -> tuple[list[Offsets], list[Offsets]]:

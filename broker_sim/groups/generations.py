@@ -44,7 +44,8 @@ class Generations:
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members = Members()
-        self.state_changed_ms = -1
+        #: time of day, as in the log; how far that is ahead of the time that requests and `tick` are given
+        self.state_changed_ms, self.ahead_ms = -1, 0
         self._pending: dict[str, int] = {}
         self._pending_sync: set[str] = set()
         #: tickets of static members that came back, until their new ids are stored -> their old selves, who led then
@@ -216,7 +217,7 @@ class Generations:
     def _enter(self, state: GroupState, now_ms: int) -> None:
         if self.state not in GROUP_TRANSITIONS[state]:
             raise AssertionError(f"group {self.group_id}: {self.state.value} -> {state.value} is not legal")
-        self.state, self.state_changed_ms = state, now_ms
+        self.state, self.state_changed_ms = state, now_ms + self.ahead_ms
 
     def _flush(self) -> list[Effect]:
         effects, self._effects = self._effects, []

@@ -161,7 +161,7 @@ class Group(Generations):
 
     def die(self) -> list[Effect]:
         """The group is deleted, or its partition moved away: all that wait are told to look for the coordinator."""
-        self._enter(GroupState.DEAD, self.state_changed_ms)
+        self._enter(GroupState.DEAD, self.state_changed_ms - self.ahead_ms)
         for member_id in list(self.members):
             self._remove_member(member_id, ErrorCode.NOT_COORDINATOR)
         self._pending.clear()

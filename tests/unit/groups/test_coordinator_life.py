@@ -429,6 +429,27 @@ def test_what_nobody_uses_goes_after_its_time_and_a_group_with_its_last_offset()
     play(scenario)
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 3_600_000])
+def test_retention_counts_from_the_time_of_day_when_the_last_member_left(jump_ms: int) -> None:
+    """A machine that slept, or whose clock is set, has another time of day than the sessions, which nobody sets; what
+    is written is read by other brokers. Source: Kafka 3.9 `GroupMetadata.transitionTo`, which asks the time of day."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000).start()
+        member = await at.member("a")
+        world.clock.skew_ms += jump_ms
+        assert await at.commit("a", {T0: 1}, member=member, generation=1) is NONE
+        assert at.groups.leave("a", [(member, None)]) == (NONE, [NONE])
+        await asyncio.sleep(0)
+        assert at.log.read(1).groups["a"].state_changed_ms == world.clock.now_ms()
+        await world.sleep(55)
+        assert at.offsets("a") == {T0: 1}
+        await world.sleep(15)
+        assert at.offsets("a") is None
+
+    play(scenario)
+
+
 def test_retention_is_counted_and_looked_at_to_the_millisecond() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world, offsets_retention_minutes=1, offsets_retention_check_interval_ms=7_000).start()
