@@ -75,14 +75,16 @@ class ConnectionQuotas:
     def delay_s(self, listener: str, now_s: float) -> float:
         """How long the connection that has just entered waits for `max.connection.creation.rate`; counts it.
 
-        The broker's rate does not hold up the protected listener, but counts its connections.
+        The broker's rate neither holds up nor counts those of the protected listener: other brokers that come back
+        leave it to the clients. Source: Kafka 3.9 `ConnectionQuotas.recordConnectionAndGetThrottleTimeMs`.
         """
         own = self._limits.of(listener).max_connection_creation_rate
-        of_all = self._rate.delay_s(now_s, self._limits.max_connection_creation_rate)
-        of_listener = 0.0
+        of_all = of_listener = 0.0
+        if not self.is_protected(listener):
+            of_all = self._rate.delay_s(now_s, self._limits.max_connection_creation_rate)
         if own is not None:
             of_listener = self._rates.setdefault(listener, ConnectionRate()).delay_s(now_s, own)
-        return of_listener if self.is_protected(listener) else max(of_listener, of_all)
+        return max(of_listener, of_all)
 
     def _has_slot(self, listener: str) -> bool:
         if self._by_listener[listener] >= self._limits.max_connections_of(listener):
