@@ -32,7 +32,7 @@ _NO_LIMITS: Final = ListenerLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLimits:
-    """Under the properties' names. `idle_ms` and `queued_max_request_bytes` -1 are no limit.
+    """Under the properties' names. `idle_ms` -1 is no limit, nor are `queued_max_request_bytes` -1 and 0.
 
     `overrides`: address -> limit for connections from there, in the place of `max_connections_per_ip`. `listeners`:
     limits by name of the listener. `backlog`: connections of a listener that may wait for a slot.
@@ -102,7 +102,8 @@ class RequestMemory:
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit, self._used = limit, 0
+        """`limit` -1 and 0: there is none. Source: Kafka 3.9 `SocketServer.memoryPool`."""
+        self._limit, self._used = limit if limit > 0 else -1, 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -117,7 +118,7 @@ class RequestMemory:
 
     @property
     def _is_full(self) -> bool:
-        return self._limit >= 0 and self._used >= max(self._limit, 1)
+        return 0 < self._limit <= self._used
 
     def take_at_once(self, size: int) -> int:
         """As `take`, where there is room; 0 where there is none."""

@@ -151,6 +151,23 @@ def test_requests_wait_for_memory_and_then_are_served(in_memory: Any) -> None:
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("limit", [-1, 0])
+def test_without_a_limit_of_memory_nobody_waits(in_memory: Any, limit: int) -> None:
+    """Source: Kafka 3.9 `SocketServer.memoryPool`, which is none unless `queued.max.request.bytes` is positive."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, queued_max_request_bytes=limit)
+        slow = await connect(cluster)
+        slow.send(struct.pack(">i", 5000) + b"\x00" * 100)
+        await cluster.world.sleep(1)
+        asked = asyncio.ensure_future(is_served(await connect(cluster)))
+        await cluster.world.sleep(1)
+        assert asked.done() and asked.result()
+        assert cluster.brokers[1].server.memory.limit == -1, "as its gauges take it"
+
+    in_memory(scenario)
+
+
 def test_a_request_above_the_limit_of_memory_is_served_alone(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1, queued_max_request_bytes=1)
