@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from controller.rules.configs.broker import check_listener_configs
+from controller.rules.configs.broker import check_listener_configs, per_address_limits
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -23,6 +23,15 @@ INT_MAX: Final = 2**31 - 1
 NonNegative = Annotated[int, Field(ge=0, le=LONG_MAX)]
 Positive = Annotated[int, Field(ge=1, le=LONG_MAX)]
 FromMinusOne = Annotated[int, Field(ge=-1, le=LONG_MAX)]
+
+
+def _checked_limits(text: str) -> str:
+    """Raises ValueError, for what lists no limits of addresses."""
+    per_address_limits(text)
+    return text
+
+
+AddressLimits = Annotated[str, AfterValidator(_checked_limits)]
 
 
 class SettingsError(ValueError):
@@ -165,7 +174,7 @@ class BrokerSettings(BaseModel):
     connections_max_idle_ms: FromMinusOne = 600_000
     max_connections: NonNegative = INT_MAX
     max_connections_per_ip: NonNegative = INT_MAX
-    max_connections_per_ip_overrides: str = ""
+    max_connections_per_ip_overrides: AddressLimits = ""
     max_connection_creation_rate: NonNegative = INT_MAX
     socket_listen_backlog_size: Positive = 50
     listeners: str | None = None
@@ -206,6 +215,8 @@ class BrokerSettings(BaseModel):
     def _check_together(self) -> Self:
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
             raise ValueError("replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms")
+        if self.max_connections_per_ip == 0 and not per_address_limits(self.max_connections_per_ip_overrides):
+            raise ValueError("max.connections.per.ip may be 0 only with max.connections.per.ip.overrides")
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ValueError("group.min.session.timeout.ms must be at most group.max.session.timeout.ms")
         return self

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids
 from broker_sim.config import BrokerSettings, ReplicaSettings, SettingsError
 from broker_sim.run import main
+from broker_sim.server_limits import ServerLimits
 from controller.wire.fault_rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 
 IDS = [("1", (1,)), ("1,2,5-9", (1, 2, 5, 6, 7, 8, 9)), ("0-2", (0, 1, 2))]
@@ -66,11 +67,26 @@ def test_settings_come_from_text_and_reach_the_replicas() -> None:
 
 
 @pytest.mark.parametrize(
-    "properties", [{"num.partitions": "0"}, {"num.partitions": "x"}, {"replica.fetch.wait.max.ms": "40000"}]
+    "properties",
+    [
+        {"num.partitions": "0"},
+        {"num.partitions": "x"},
+        {"replica.fetch.wait.max.ms": "40000"},
+        {"max.connections.per.ip.overrides": "10.0.0.1"},
+        {"max.connections.per.ip.overrides": "10.0.0.1:x"},
+        {"max.connections.per.ip": "0"},
+    ],
 )
 def test_settings_that_cannot_be(properties: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=next(iter(properties)).replace(".", r"\.")):
         BrokerSettings.parse(properties)
+
+
+def test_no_address_may_connect_but_those_that_are_named() -> None:
+    """Source: Kafka 3.9 `KafkaConfig.validateValues`."""
+    named = "10.0.0.1:3, [::1]:2"
+    parsed = BrokerSettings.parse({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": named})
+    assert ServerLimits.at_start(parsed).overrides == {"10.0.0.1": 3, "::1": 2}
 
 
 REFUSALS = [
