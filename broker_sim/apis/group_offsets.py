@@ -1,6 +1,7 @@
 """OffsetCommit (8) 2-8, OffsetFetch (9) 1-7, OffsetDelete (47) 0: offsets that groups committed.
 
-OffsetCommit: v2 to v4 carry a retention time, which is ignored; v6 added leader epochs, v7 static members.
+OffsetCommit: v2 to v4 say how long the offsets are kept (-1: as the broker says); v6 added leader epochs, v7 static
+members.
 Versions 0 and 1 (offsets in ZooKeeper) are not offered. OffsetFetch: v2 added the group's error and null for
 all topics, v5 leader epochs, v7 RequireStable, which changes nothing without transactions; v0 read ZooKeeper.
 Source: spec clients.md §8.
@@ -30,6 +31,7 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     now_ms = context.clock.now_ms()
+    expires_ms = _expiry(now_ms, int(getattr(body, "retention_time", -1)))
     for topic in body.topics:
         for p in topic.partitions:
             tp, text = TopicPartition(topic.name, int(p.partition_index)), p.committed_metadata or ""
@@ -43,6 +45,7 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
                     leader_epoch=int(getattr(p, "committed_leader_epoch", -1)),
                     metadata=text,
                     commit_timestamp=now_ms,
+                    expire_timestamp=expires_ms,
                 )
     if all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in errors.values()) and not offsets:
         return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
@@ -55,6 +58,12 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
     )
     errors.update(dict.fromkeys(offsets, error))
     return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
+
+
+def _expiry(now_ms: int, retention_ms: int) -> int:
+    """-1: the broker says. Source: Kafka 3.9 `GroupCoordinatorAdapter.commitOffsets`, which adds as Java does: beyond
+    the greatest int64 comes the least."""
+    return -1 if retention_ms == -1 else (now_ms + retention_ms + 2**63) % 2**64 - 2**63
 
 
 def _length(text: str) -> int:

@@ -293,9 +293,10 @@ class GroupCoordinator:
         empty groups that have nothing left."""
         while True:
             await asyncio.sleep(self._settings.offsets_retention_check_interval_ms / 1000)
-            before_ms = self._clock.now_ms() - self._settings.offsets_retention_minutes * 60_000
+            now_ms = self._clock.now_ms()
+            before_ms = now_ms - self._settings.offsets_retention_minutes * 60_000
             for entry in self.entries():
-                expired = expired_offsets(entry, before_ms)
+                expired = expired_offsets(entry, before_ms, now_ms)
                 if may_die(entry) and expired == entry.offsets.keys():
                     self._delete(entry)
                 elif expired:
@@ -370,10 +371,11 @@ def may_die(entry: GroupEntry) -> bool:
     return entry.group.state is GroupState.EMPTY and not entry.commits_under_way
 
 
-def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:
+def expired_offsets(entry: GroupEntry, before_ms: int, now_ms: int) -> set[TopicPartition]:
     """Offsets that retention drops: of an empty group when it has been empty since before, of a group that never had
     members when they were committed before; of a stable group of consumers those of topics to which certainly nobody
-    subscribes. What is being committed again stays. Source: `removeExpiredOffsets`."""
+    subscribes. Of these an offset whose client said how long it is kept goes then. What is being committed again stays.
+    Source: `removeExpiredOffsets`."""
     group = entry.group
     if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
         topics = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
@@ -383,10 +385,12 @@ def expired_offsets(entry: GroupEntry, before_ms: int) -> set[TopicPartition]:
         return set()
     is_left = group.state is GroupState.EMPTY and group.protocol_type is not None and group.state_changed_ms >= 0
     under_way = set().union(*entry.commits_under_way)
+
+    def is_over(offset: CommittedOffset) -> bool:
+        if offset.expire_timestamp != -1:
+            return offset.expire_timestamp <= now_ms
+        return (group.state_changed_ms if is_left else offset.commit_timestamp) <= before_ms
+
     return {
-        tp
-        for tp, offset in entry.offsets.items()
-        if (group.state_changed_ms if is_left else offset.commit_timestamp) <= before_ms
-        and tp.topic not in topics
-        and tp not in under_way
+        tp for tp, offset in entry.offsets.items() if is_over(offset) and tp.topic not in topics and tp not in under_way
     }

@@ -1,8 +1,8 @@
 """Records of `__consumer_offsets`: keys and values to and from bytes. Pure.
 
-Written as Kafka 3.9 does at inter.broker.protocol 2.6: offset keys 1, values 3; group keys 2, values 3. Read: offset
-values 0 to 3 and group values 0 to 3. Source: `OffsetCommitKey/Value.json`, `GroupMetadataKey/Value.json`; spec
-clients.md §8.
+Written as Kafka 3.9 does at inter.broker.protocol 2.6: offset keys 1, values 3, or 1 where the client said how long the
+offset is to be kept; group keys 2, values 3. Read: offset values 0 to 3 and group values 0 to 3.
+Source: `OffsetCommitKey/Value.json`, `GroupMetadataKey/Value.json`; spec clients.md §8.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from controller.wire.types import TopicPartition
 _I16, _I32, _I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 OFFSET_KEY_VERSION: Final = 1
 OFFSET_VALUE_VERSION: Final = 3
+#: The one that says how long the offset is kept, and does not know leader epochs.
+EXPIRING_OFFSET_VERSION: Final = 1
 GROUP_KEY_VERSION: Final = 2
 GROUP_VALUE_VERSION: Final = 3
 
@@ -27,12 +29,13 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """What a group committed for a partition. `leader_epoch` -1: not known."""
+    """What a group committed for a partition. `leader_epoch` -1: not known; `expire_timestamp` -1: the broker says."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_timestamp: int = -1
+    expire_timestamp: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +100,11 @@ def encode_offset_key(key: OffsetKey) -> bytes:
 
 
 def encode_offset_value(value: CommittedOffset) -> bytes:
-    """Version 3."""
-    return b"".join(
-        (
-            _I16.pack(OFFSET_VALUE_VERSION),
-            _I64.pack(value.offset),
-            _I32.pack(value.leader_epoch),
-            _text(value.metadata),
-            _I64.pack(value.commit_timestamp),
-        )
-    )
+    """Version 3; 1 for one that expires at a time of its own. Source: Kafka 3.9 `offsetCommitValue`."""
+    offset, rest = _I64.pack(value.offset), _text(value.metadata) + _I64.pack(value.commit_timestamp)
+    if value.expire_timestamp != -1:
+        return _I16.pack(EXPIRING_OFFSET_VERSION) + offset + rest + _I64.pack(value.expire_timestamp)
+    return _I16.pack(OFFSET_VALUE_VERSION) + offset + _I32.pack(value.leader_epoch) + rest
 
 
 def encode_group_key(group_id: str) -> bytes:
@@ -197,7 +195,11 @@ def decode_offset_value(data: bytes) -> CommittedOffset:
     offset = reader.i64()
     leader_epoch = reader.i32() if version >= 3 else -1
     return CommittedOffset(
-        offset=offset, leader_epoch=leader_epoch, metadata=reader.word(), commit_timestamp=reader.i64()
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=reader.word(),
+        commit_timestamp=reader.i64(),
+        expire_timestamp=reader.i64() if version == EXPIRING_OFFSET_VERSION else -1,
     )
 
 

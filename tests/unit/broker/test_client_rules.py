@@ -268,6 +268,52 @@ def test_a_commit_for_no_known_topic_makes_no_group_and_is_no_sign_of_life(in_me
     in_memory(scenario)
 
 
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize(
+    ("version", "retention_ms", "minutes"),
+    [(2, -1, 10), (4, -1, 10), (2, 3 * MINUTE_MS, 3), (4, 15 * MINUTE_MS, 15), (3, 2**63 - 1, 0), (5, None, 10)],
+    ids=str,
+)
+def test_who_commits_may_say_how_long_an_offset_is_kept(
+    in_memory: Any, version: int, retention_ms: int | None, minutes: int
+) -> None:
+    """So could clients up to version 4. Source: Kafka 3.9 `GroupCoordinatorAdapter.commitOffsets`,
+    `GroupMetadata.removeExpiredOffsets`."""
+
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(
+                number,
+                offsets_topic_num_partitions=1,
+                offsets_retention_minutes=10,
+                offsets_retention_check_interval_ms=MINUTE_MS,
+            )
+        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1, 2)])
+        await cluster.world.sleep(1)
+        rows = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
+        body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        said = {} if retention_ms is None else {"retention_time": retention_ms}
+        await cluster.call(
+            1, ApiKey.OFFSET_COMMIT, version, {**body, **said, "topics": [{"name": "t", "partitions": rows}]}
+        )
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)], leader_epoch=1, is_new=False)
+
+        async def is_kept() -> bool:
+            fetched = await cluster.call(2, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})
+            return bool(fetched.topics)
+
+        if minutes:
+            await cluster.world.sleep(60 * minutes - 10)
+            assert await is_kept(), "also where its log was read"
+        await cluster.world.sleep(80)
+        assert not await is_kept()
+
+    in_memory(scenario)
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [

@@ -19,7 +19,9 @@ from controller.wire.types import TopicPartition
 
 READABLE, UNREADABLE = b"\x00\x00\x00\x00\x00\x01\x00\x01s\xff\xff\xff\xff", b"\x00\x00\x00\x00\x00\x09"
 #: topic -> when it was committed for: to `s` somebody subscribes, `w` is being committed again
-COMMITTED = {"s": 0, "t": 0, "u": 3, "v": 7, "w": 0}
+COMMITTED = {"s": 0, "t": 0, "u": 3, "v": 7, "w": 0, "x": 0, "y": 7}
+#: topic -> when its client said that it expires
+EXPIRES = {"x": 104, "y": 103}
 STATES = [each for each in GroupState if each is not GroupState.DEAD]
 
 
@@ -45,7 +47,10 @@ def test_what_retention_drops(state: GroupState, kind: str | None) -> None:
         if kind is None and has_members:
             continue
         offsets = {
-            TopicPartition(topic, 4): CommittedOffset(offset=1, commit_timestamp=ms) for topic, ms in COMMITTED.items()
+            TopicPartition(topic, 4): CommittedOffset(
+                offset=1, commit_timestamp=ms, expire_timestamp=EXPIRES.get(topic, -1)
+            )
+            for topic, ms in COMMITTED.items()
         }
         entry = GroupEntry(group_of(state, kind, changed_ms, subscription), offsets)
         entry.commits_under_way += [{}, {TopicPartition("w", 4): CommittedOffset(offset=2)}]
@@ -56,9 +61,13 @@ def test_what_retention_drops(state: GroupState, kind: str | None) -> None:
                 since_ms = committed_ms
             else:
                 is_unused, since_ms = True, committed_ms if kind is None or changed_ms == -1 else changed_ms
-            if is_unused and since_ms <= before_ms and topic != "w":
+            is_over = EXPIRES[topic] - 100 <= before_ms if topic in EXPIRES else since_ms <= before_ms
+            if is_unused and is_over and topic != "w":
                 expected.add(topic)
-        assert {tp.topic for tp in expired_offsets(entry, before_ms)} == expected, (changed_ms, before_ms)
+        assert {tp.topic for tp in expired_offsets(entry, before_ms, before_ms + 100)} == expected, (
+            changed_ms,
+            before_ms,
+        )
         assert not may_die(entry), "something is being committed"
         entry.commits_under_way.clear()
         assert may_die(entry) is not has_members

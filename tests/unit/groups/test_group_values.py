@@ -54,7 +54,8 @@ DEFAULTS: list[tuple[Any, dict[str, Any]]] = [
         SyncAnswer(),
         {"error": ErrorCode.NONE, "protocol_type": None, "protocol_name": None, "assignment": b""},
     ),
-    (CommittedOffset(offset=1), {"leader_epoch": -1, "metadata": "", "commit_timestamp": -1}),
+    (CommittedOffset(offset=1), {"leader_epoch": -1, "metadata": "", "commit_timestamp": -1,
+                                   "expire_timestamp": -1}),
     (MEMBER, {"assignment": b"", "is_new": False, "join": None, "sync": None, "expires_at_ms": 0}),
     (GroupEntry(Group("g", GroupSettings())), {"offsets": {}, "commits_under_way": [], "timer": None}),
 ]  # fmt: skip
