@@ -22,13 +22,12 @@ from broker_sim.groups.log import (
     GroupLog,
     Pairs,
     Replicas,
-    stored_group,
 )
 from broker_sim.groups.records import (
     CommittedOffset,
     OffsetKey,
+    RecordError,
     encode_group_key,
-    encode_group_value,
     encode_offset_key,
     encode_offset_value,
 )
@@ -218,7 +217,10 @@ class GroupCoordinator:
         self._reschedule(entry)
         if error is not ErrorCode.NONE or not offsets:
             return error
-        pairs = [(encode_offset_key(OffsetKey(group_id, tp)), encode_offset_value(o)) for tp, o in offsets.items()]
+        try:
+            pairs = [(encode_offset_key(OffsetKey(group_id, tp)), encode_offset_value(o)) for tp, o in offsets.items()]
+        except RecordError:  # Kafka's coordinator throws
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         entry.commits_under_way.append(staged := dict(offsets))
         try:
             error = await self._append(group_id, pairs)
@@ -336,8 +338,9 @@ class GroupCoordinator:
 
     async def _store(self, entry: GroupEntry, store: Store) -> None:
         group = entry.group
-        value = encode_group_value(stored_group(group, store.assignments))
-        error = await self._append(group.group_id, [(encode_group_key(group.group_id), value)])
+        partition = self.partition_of(group.group_id)
+        error = await self._group_log.append_group(partition, group, store.assignments)
+        self._checked(group.group_id, error)
         self._log.info(
             ev.GROUP_REBALANCED,
             group_id=group.group_id,

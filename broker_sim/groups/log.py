@@ -21,6 +21,8 @@ from broker_sim.groups.records import (
     decode_group_value,
     decode_key,
     decode_offset_value,
+    encode_group_key,
+    encode_group_value,
 )
 from broker_sim.replicas.types import ProduceResult
 from controller.wire import log_events as ev
@@ -77,6 +79,15 @@ class GroupLog:
             {tp: batch}, acks=-1, timeout_ms=self._timeout_ms, is_client=False
         )
         return results[tp].error
+
+    async def append_group(self, partition: int, group: Group, assignments: Mapping[str, bytes] | None) -> ErrorCode:
+        """As `append`, of what `stored_group` makes of it. UNKNOWN_SERVER_ERROR for names that are too long to be
+        written, as newer requests may carry them: Kafka's coordinator throws, and its clients are told so."""
+        try:
+            pair = encode_group_key(group.group_id), encode_group_value(stored_group(group, assignments))
+        except RecordError:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return await self.append(partition, [pair])
 
     def append_own(self, partition: int, pairs: Pairs) -> ErrorCode:
         """Appends the records as one batch and waits for nobody, however few replicas are in sync (acks=0)."""

@@ -15,6 +15,8 @@ from typing import Final
 from controller.wire.types import TopicPartition
 
 _I16, _I32, _I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+#: Bytes of a text: more than names have, but not more than a newer request may carry.
+_LONGEST: Final = 2**15 - 1
 OFFSET_KEY_VERSION: Final = 1
 OFFSET_VALUE_VERSION: Final = 3
 #: The one that says how long the offset is kept, and does not know leader epochs.
@@ -24,7 +26,7 @@ GROUP_VALUE_VERSION: Final = 3
 
 
 class RecordError(ValueError):
-    """A record of another format than these. The message says which."""
+    """A record of another format than these, or one that none of them can say. The message says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +88,8 @@ def _text(text: str | None) -> bytes:
     if text is None:
         return _I16.pack(-1)
     data = text.encode()
+    if len(data) > _LONGEST:
+        raise RecordError(f"text of {len(data)} bytes; at most {_LONGEST} can be written")
     return _I16.pack(len(data)) + data
 
 
@@ -113,7 +117,7 @@ def encode_group_key(group_id: str) -> bytes:
 
 
 def encode_group_value(group: StoredGroup) -> bytes:
-    """Version 3."""
+    """Version 3. Raises RecordError, for names that are too long."""
     return b"".join(
         (
             _I16.pack(GROUP_VALUE_VERSION),

@@ -223,6 +223,28 @@ def test_what_cannot_be_written_is_told_in_other_words_and_does_not_count(error:
     run_world(1, scenario)
 
 
+@pytest.mark.parametrize("size", [32_767, 32_768])
+def test_names_that_cannot_be_written_are_told_and_nobody_waits_for_them(size: int) -> None:
+    """Requests with compact texts carry longer ones than the records of groups. Source: Kafka 3.9
+    `GroupMetadataManager.storeGroup`, which throws before anything is written."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        error = NONE if size <= 32_767 else ErrorCode.UNKNOWN_SERVER_ERROR
+        name = "x" * size
+        assert await at.commit(name, {T0: 1}) is error
+        joined = await at.join("a", protocols=((name, b""),))
+        assert joined.error is NONE
+        synced = await asyncio.wait_for(at.sync("a", joined.member_id, 1), timeout=1)
+        assert synced.error is error
+        assert at.groups.entry("a").group.state is (
+            GroupState.STABLE if error is NONE else GroupState.PREPARING_REBALANCE
+        )
+        assert not at.supervisor.failures
+
+    run_world(1, scenario)
+
+
 def test_what_is_deleted_has_its_tombstones_and_nothing_else() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world).start()
