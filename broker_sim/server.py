@@ -253,7 +253,10 @@ class SocketServer:
             full = protocol.plain(protocol.build(api_key, version, body, response=True))
             body = with_error_code(full, fault.error_code)
         service.errors = protocol.error_codes_of(api_key, version, body)
-        return protocol.encode_response(api_key, version, correlation_id, body)
+        try:
+            return protocol.encode_response(api_key, version, correlation_id, body)
+        except ValueError as error:  # such as a member id that is too long for this version
+            raise self._failed(request, error) from error
 
     async def _strike(self, fault: ApiFault) -> None:
         if fault.action is Action.DROP:
@@ -268,9 +271,12 @@ class SocketServer:
         except (CloseConnection, ProtocolError, OSError):
             raise
         except Exception as error:
-            name = call.request.api_key.name
-            self._log.exception(ev.REQUEST_FAILED, api=name, version=call.version, client_id=call.request.client_id)
-            raise CloseConnection(f"{name} v{call.version} failed: {error!r}") from error
+            raise self._failed(call.request, error) from error
+
+    def _failed(self, request: Request, error: Exception) -> CloseConnection:
+        name, version = request.api_key.name, request.api_version
+        self._log.exception(ev.REQUEST_FAILED, api=name, version=version, client_id=request.client_id)
+        return CloseConnection(f"{name} v{version} failed: {error!r}")
 
 
 def _sender(body: Any) -> int | None:

@@ -14,6 +14,7 @@ from broker_sim.apis.table import ROWS
 from controller.wire import log_events as ev
 from controller.wire.framing import frame
 from controller.wire.protocol import ApiKey, encode_request
+from controller.wire.types import GROUP_METADATA_TOPIC
 
 HEADER = struct.Struct(">hhi")
 
@@ -122,3 +123,24 @@ def test_an_unsupported_version_of_api_versions_gets_the_range_in_version_0(in_m
         assert answer == frame(struct.pack(">ihihhh", 5, 35, 1, 18, 0, 3))
 
     in_memory(scenario)
+
+
+def test_an_answer_that_its_version_cannot_carry_costs_one_connection_and_is_told(in_memory: Any) -> None:
+    """A client id of 32,767 bytes makes a member id that is longer, which old versions cannot say."""
+    protocols = [{"name": "range", "metadata": b""}]
+    body = {"group_id": "g", "session_timeout": 10_000, "member_id": "", "protocol_type": "x", "protocols": protocols}
+
+    async def scenario(cluster: Any) -> list[Any]:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        with capture_logs() as lines:
+            assert await send(cluster, encode_request(ApiKey.JOIN_GROUP, 4, 1, "x" * 32_767, body)) == b""
+            await serves_on(cluster)
+        return lines
+
+    lines = in_memory(scenario)
+    (failed,) = [line for line in lines if line["event"] == ev.REQUEST_FAILED]
+    assert (failed["api"], failed["version"]) == ("JOIN_GROUP", 4)
+    (closed,) = [line for line in lines if line["event"] == ev.CONNECTION_CLOSED]
+    assert closed["reason"].startswith("JOIN_GROUP v4 failed: ValueError")
