@@ -153,13 +153,13 @@ def check_against(row: Fault, brokers: Sequence[BrokerRow]) -> None:
 
 
 def in_full(row: Fault, data: Path, brokers: Sequence[BrokerRow]) -> Fault:
-    """The row with its log dir as brokers name it: it may be told as from here, or as `kwob status` shows it."""
-    told = getattr(row, "log_dir", None)
-    if told is None:
+    """The row with its log dir as brokers name it: it may be given as from here, or as `kwob status` shows it."""
+    given = getattr(row, "log_dir", None)
+    if given is None:
         return row
     there_are = {Path(log_dir).resolve(): log_dir for broker in brokers for log_dir in broker.log_dirs}
-    meant = ((base / told).resolve() for base in (Path(), data))
-    return row.model_copy(update={"log_dir": next((there_are[path] for path in meant if path in there_are), told)})
+    meant = ((base / given).resolve() for base in (Path(), data))
+    return row.model_copy(update={"log_dir": next((there_are[path] for path in meant if path in there_are), given)})
 
 
 def _names(things: Collection[Any]) -> str:
