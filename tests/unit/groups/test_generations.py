@@ -166,6 +166,33 @@ def test_the_session_of_who_waited_for_its_assignment_begins_when_it_has_it() ->
     assert "B" not in play.group.members
 
 
+@pytest.mark.parametrize("late_ms", [0, 5_000])
+@pytest.mark.parametrize("session_ms", [REBALANCE_MS - 1, REBALANCE_MS, REBALANCE_MS + 1])
+@pytest.mark.parametrize(("away", "here"), [("A", "B"), ("B", "A")], ids=["the leader", "another"])
+def test_who_neither_syncs_nor_beats_is_gone_once_and_the_others_go_on(
+    away: str, here: str, session_ms: int, late_ms: int
+) -> None:
+    """Whether its session ends before the wait for its SyncGroup, at the same moment, or later; and whenever that is
+    looked at."""
+    play = Play()
+    for member in ("A", "B"):
+        play.join_twice(member, session_timeout_ms=session_ms)
+    play.until(6_000)
+    synced = play.sync(here, A=b"a", B=b"b")
+    play.now = 6_000 + session_ms - 1
+    play.beat(here)
+    play.now += late_ms  # without a look at the group
+    play.until(6_000 + REBALANCE_MS + late_ms)
+    assert (play.group.state, list(play.group.members)) == (PREPARING, [here])
+    assert play.answers[synced].error is (ErrorCode.NONE if here == "A" else ErrorCode.REBALANCE_IN_PROGRESS)
+    assert play.beat(away) is ErrorCode.UNKNOWN_MEMBER_ID
+    answer = play.answers[play.join(join_request(here))]
+    assert (answer.generation, answer.leader, [m.member_id for m in answer.members]) == (2, here, [here])
+    play.sync(here, **{here: b"x"})
+    assert (play.group.state, play.group.members.assignments()) == (STABLE, {here: b"x"})
+    assert set(play.answers) == set(range(1, play.ticket + 1))
+
+
 # -- answers of the log -----------------------------------------------------------------------------------------------
 
 

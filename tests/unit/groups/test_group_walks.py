@@ -24,6 +24,11 @@ PROTOCOLS = (
 ODD = ((), (("other", b"o"),), (("range", b"5"), ("range", b"6")))
 
 
+#: some as long as a wait of the group, so that both are over at one moment
+SESSIONS_MS = (4_000, 8_000, 9_000, 20_000, 10**6)
+WAITS_MS = (2_000, 3_000, 8_000, 20_000)
+
+
 class Walk:
     """A group and its model, to which the same happens."""
 
@@ -82,8 +87,8 @@ class Walk:
         return Join(**{
             "member_id": member, "new_member_id": f"{instance or 'm'}-{self.came}", "group_instance_id": instance,
             "client_id": f"c{self.came}", "client_host": f"/{self.came}",
-            "session_timeout_ms": self.chance.choice([4_000, 9_000, 10**6]),
-            "rebalance_timeout_ms": self.chance.choice([2_000, 3_000, 8_000, 20_000]),
+            "session_timeout_ms": self.chance.choice(SESSIONS_MS),
+            "rebalance_timeout_ms": self.chance.choice(WAITS_MS),
             "protocol_type": "consumer", "protocols": self.chance.choice(PROTOCOLS),
             "needs_known_member_id": self.chance.random() < 0.4, **changes,
         })  # fmt: skip
