@@ -477,7 +477,8 @@ def test_old_fetchers_are_sent_away_from_a_failed_log_dir_and_new_ones_are_told(
             answer = await cluster.call(1, ApiKey.FETCH, version, body)
             return int(answer.responses[0].partitions[0].error_code)
 
-        assert await error(5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await error(6) == ErrorCode.KAFKA_STORAGE_ERROR
+        told = {version: await error(version) for version in range(4, 12)}
+        old, new = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR
+        assert told == {4: old, 5: old, **dict.fromkeys(range(6, 12), new)}
 
     in_memory(scenario)

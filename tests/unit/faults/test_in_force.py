@@ -304,16 +304,16 @@ async def received(connection: Any) -> bytes:
 
 
 class Hosted:
-    """Two brokers of one process."""
+    """Two brokers of one process; the disks of each are named by its id and one of these ends."""
 
-    def __init__(self, world: World, folder: Path) -> None:
+    def __init__(self, world: World, folder: Path, disks: tuple[str, ...] = ("",)) -> None:
         self.world = world
         machine = world.machine("host")
         identities = [
             BrokerIdentity(
                 broker_id=BrokerId(n),
                 listeners=(NodeListener(host="host", port=9090 + n),),
-                log_dirs=(folder / str(n),),
+                log_dirs=tuple(folder / f"{n}{end}" for end in disks),
                 rack="ab"[n - 1],
             )
             for n in (1, 2)
@@ -350,9 +350,9 @@ class Hosted:
         return self.world.loop.time() - before
 
 
-def hosted(folder: Path, scenario: Any) -> None:
+def hosted(folder: Path, scenario: Any, **keys: Any) -> None:
     async def play(world: World) -> None:
-        both = Hosted(world, folder)
+        both = Hosted(world, folder, **keys)
         done = asyncio.Event()
 
         async def program() -> None:
@@ -427,6 +427,23 @@ def test_who_has_lost_all_its_dirs_is_gone_as_by_a_kill_and_the_process_ends_whe
         await asyncio.wait_for(ended, 1)
 
     hosted(tmp_path, scenario)
+
+
+def test_who_has_a_disk_left_goes_on_also_after_it_had_lost_all(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        broken = [row("fail_log_dir", broker=1, log_dir=str(tmp_path / f"1-{end}")) for end in "ab"]
+        for _ in range(3):  # each life is as the first
+            one = both.host.brokers[BrokerId(1)]
+            both.host.set_faults(broken[:1])
+            await both.world.sleep(SESSION_MS / 1000 + 1)
+            assert both.host.brokers.get(BrokerId(1)) is one and both.registered() == ["1", "2"]
+            both.host.set_faults(broken)
+            await both.until_registered("2", within_s=10)
+            assert list(both.host.brokers) == [2]
+            both.host.set_faults([])
+            await both.world.until(lambda: len(both.host.brokers) == 2, within_s=20, what="1 is back")
+
+    hosted(tmp_path, scenario, disks=("-a", "-b"))
 
 
 def test_an_expired_session_is_followed_by_a_new_registration_once(tmp_path: Path) -> None:
