@@ -109,6 +109,7 @@ class LogDirs:
             yield from ((tp, repair) for repair in found)
         for log in log_dir.all_logs():  # once all of them are there, since a checkpoint is written with all
             log_dir.was_cut(log)
+        log_dir.is_loaded = True
 
     def _new_log(self, topic_partition: TopicPartition, folder: Path, config: LogConfig) -> Log:
         return Log(topic_partition, folder, config, files=self.files, hooks=self._hooks)
@@ -135,10 +136,13 @@ class LogDirs:
         high_watermarks: Mapping[TopicPartition, int],
         future_high_watermarks: Mapping[TopicPartition, int] | None = None,
     ) -> list[Path]:
-        """Gives the dirs up; `clean` flushes, checkpoints and leaves the marker. Returns dirs that failed meanwhile."""
+        """Gives the dirs up; `clean` flushes, checkpoints and leaves the marker. Returns dirs that failed meanwhile.
+
+        A dir that `open` has not loaded, as it is another's or another one was refused, stays as it was found.
+        """
         failed: list[Path] = []
         for log_dir in self._dirs.values():
-            if clean and log_dir.is_online:
+            if clean and log_dir.is_online and log_dir.is_loaded:
                 try:
                     self._close_one(log_dir, broker_epoch, high_watermarks, future_high_watermarks or {})
                 except (StorageFailure, OSError):

@@ -77,6 +77,8 @@ class LogDir:
     files: Files
     is_online: bool = True
     was_clean: bool = True
+    #: whether all that lies in it has been read: else its files say more than what is known here
+    is_loaded: bool = False
     lock: int | None = None
     logs: dict[TopicPartition, Log] = field(default_factory=dict)
     futures: dict[TopicPartition, Log] = field(default_factory=dict)

@@ -167,6 +167,34 @@ def test_a_dir_of_another_broker_or_cluster_is_refused(tmp_path: Path, who: Any,
         opened(tmp_path, **who)
 
 
+#: why the second of three dirs is refused -> whose it is, whether its owner still has it
+REFUSALS = {"in use": (1, "c", True), "of another broker": (2, "c", False), "of another cluster": (1, "d", False)}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_a_refused_start_changes_no_dir_that_it_has_not_loaded(tmp_path: Path, why: str) -> None:
+    """Neither that of somebody else, who may serve from it and be killed, nor the own one behind it."""
+    broker_id, cluster_id, is_in_use = REFUSALS[why]
+    for name, who in (("b", (broker_id, cluster_id)), ("c", (1, "c"))):
+        owner = opened(tmp_path, name, broker_id=who[0], cluster_id=who[1])
+        log = owner.create(TP._replace(topic=name), LogConfig())
+        log.append_as_leader(build_values([(None, b"v")] * 9, timestamp=1), leader_epoch=0, now_ms=1)
+        log.raise_log_start(4)
+        checkpoint_high_watermarks(owner, {log.topic_partition: 7})
+        owner.dir_of(log).write_log_starts()
+        if name == "c" or not is_in_use:
+            owner.unlock()  # as a kill leaves it
+    before = {path: path.read_bytes() for name in "bc" for path in (tmp_path / name).rglob("*") if path.is_file()}
+    late = LogDirs(tuple(str(tmp_path / name) for name in "abc"), random.Random(1))
+    with pytest.raises(LogDirsUnusable):
+        late.open(broker_id=1, cluster_id="c", config_of=lambda topic: LogConfig(), now_ms=0)
+    closed(late)
+    after = {path: path.read_bytes() for name in "bc" for path in (tmp_path / name).rglob("*") if path.is_file()}
+    assert after == before
+    assert (tmp_path / "a" / checkpoints.CLEAN_SHUTDOWN_FILE).exists(), "that one was loaded"
+    owner.unlock()
+
+
 def test_kafkas_own_meta_properties_are_read(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
     path.write_text("#\n#Sat Jan 01 00:00:00 UTC 2022\ncluster.id=abc\nversion=0\nbroker.id=4\n")
