@@ -40,7 +40,11 @@ class ReplicaRoles:
     # -- LeaderAndIsr ------------------------------------------------------------------------------------------------
 
     def leader_and_isr(self, entries: Sequence[LeaderAndIsrEntry]) -> RoleChanges:
-        """§6.1, per partition, in the order of the request; fetchers start when all is known."""
+        """§6.1, per partition, in the order of the request; fetchers start when all is known.
+
+        What is refused for a disk is offline until the broker starts again: its log is on a dir that has failed, or may
+        be. Source: Kafka 3.9 `ReplicaManager.makeLeaders`, `makeFollowers` (`markPartitionOffline`).
+        """
         changes = RoleChanges()
         following: list[Partition] = []
         for entry in entries:
@@ -49,6 +53,8 @@ class ReplicaRoles:
                 changes.errors[topic_partition] = self._become(entry, changes, following)
             except KafkaError as error:
                 self._table.note_failure(error)
+                if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    self._table.partitions[topic_partition].go_offline()
                 changes.errors[topic_partition] = error.code
         for partition in following:
             if partition.leader is not None and not partition.is_offline:

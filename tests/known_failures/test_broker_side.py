@@ -24,7 +24,7 @@ ALTER_PARTITION = 56
 
 @pytest.mark.known_failure("I4")
 def test_an_epoch_is_adopted_only_with_its_transition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk fails while 2 becomes a follower; the same request again makes it one."""
+    """Something fails while 2 becomes a follower; the same request again makes it one. (A disk that fails is final.)"""
 
     async def scenario(world: Any) -> None:
         cluster = Cluster(world, tmp_path)
@@ -33,7 +33,7 @@ def test_an_epoch_is_adopted_only_with_its_transition(tmp_path: Path, monkeypatc
 
         def failing(self: LogDirs, *arguments: Any, **more: Any) -> Any:
             if next(failures, False):
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "a read fails half-way through")
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a read fails half-way through")
             return create(self, *arguments, **more)
 
         try:
@@ -49,7 +49,7 @@ def test_an_epoch_is_adopted_only_with_its_transition(tmp_path: Path, monkeypatc
             monkeypatch.setattr(LogDirs, "create", failing)
             answers = [follower.manager.leader_and_isr([entry])[TP] for _ in range(3)]
             assert answers == [
-                ErrorCode.KAFKA_STORAGE_ERROR,
+                ErrorCode.UNKNOWN_SERVER_ERROR,
                 ErrorCode.NONE,
                 ErrorCode.STALE_CONTROLLER_EPOCH,
             ], "failed, applied, repeated"

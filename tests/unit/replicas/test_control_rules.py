@@ -106,6 +106,37 @@ def test_a_log_is_created_unless_it_may_be_on_a_failed_disk(
     run(cluster_of, tmp_path, scenario)
 
 
+#: what comes after the answer that the log may be on a failed disk -> (leader epoch, is it new, or is it deleted)
+AFTERWARDS = {
+    "the same again": (0, False, False),
+    "it is new": (1, True, False),
+    "another leader epoch": (1, False, False),
+    "its topic is deleted": (-2, False, True),
+    "it is moved away": (1, False, True),
+}
+
+
+@pytest.mark.parametrize("what", AFTERWARDS)
+def test_what_may_be_on_a_failed_disk_is_offline_until_the_next_start(
+    cluster_of: type[Cluster], tmp_path: Path, what: str
+) -> None:
+    """Else its log counts as deleted, and is there again with the disk; or there are two of them then."""
+    epoch, is_new, is_deleted = AFTERWARDS[what]
+
+    async def scenario(cluster: Cluster) -> None:
+        fail_dir_of_tp(cluster)
+        assert become(cluster, NEW, LeaderAndIsr(leader=1, isr=(1,), leader_epoch=0)) is STORAGE
+        if is_deleted:
+            assert cluster.stop_replica(NEW, 1, delete=True, epoch=epoch) is STORAGE
+        else:
+            state = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=epoch, partition_epoch=epoch)
+            assert become(cluster, NEW, state, is_new=is_new) is STORAGE
+        assert cluster.nodes[1].partition(NEW).is_offline
+
+    run(cluster_of, tmp_path, scenario)
+    assert not list(tmp_path.rglob("u-0*"))
+
+
 #: what, partition, epoch of the request, delete, is the dir offline, answer, is the log there, is the replica served
 STOPS = [
     ("offline comes before an old epoch", TP, 1, False, True, STORAGE, True, True),
