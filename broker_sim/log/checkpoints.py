@@ -64,10 +64,18 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     return "\n".join(["0", str(len(entries)), *entries]) + "\n"
 
 
+def lines_of(path: Path) -> list[str]:
+    """The lines of a checkpoint. Raises CheckpointError for bytes that are no text, FileNotFoundError."""
+    try:
+        return path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(path, f"malformed: {error}") from error
+
+
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """An offset checkpoint; empty when there is no file. Raises CheckpointError for another content."""
     try:
-        lines = path.read_text().split("\n")
+        lines = lines_of(path)
     except FileNotFoundError:
         return {}
     found: dict[TopicPartition, int] = {}
@@ -94,10 +102,11 @@ class MetaProperties:
 def read_meta(path: Path) -> MetaProperties | None:
     """`meta.properties`, None when there is no file. Raises CheckpointError for another content or version.
 
-    Source: Kafka 3.9 `MetaPropertiesVersion`; version 1 is that of KRaft, and a broker in ZooKeeper mode has 0.
+    Source: Kafka 3.9 `MetaPropertiesVersion`; version 1 is that of KRaft, and a broker in ZooKeeper mode has 0. Java
+    reads properties as ISO 8859-1, in which there is nothing that cannot be read.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="iso-8859-1").splitlines()
     except FileNotFoundError:
         return None
     split = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))

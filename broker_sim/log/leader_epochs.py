@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_sim.log.checkpoints import CheckpointError
+from broker_sim.log.checkpoints import CheckpointError, lines_of
 from broker_sim.log.files import Files
 
 UNDEFINED = -1
@@ -86,7 +86,7 @@ class EpochFile:
     def read(self) -> LeaderEpochs:
         """The entries; none for a missing file. Raises CheckpointError for another content, OSError."""
         try:
-            lines = self.path.read_text().split("\n")
+            lines = lines_of(self.path)
         except FileNotFoundError:
             return LeaderEpochs()
         try:

@@ -296,3 +296,39 @@ def test_values_are_frozen_and_lean() -> None:
         assert "__dict__" not in dir(each) and hasattr(each, "__slots__"), name
         assert each.__dataclass_params__.frozen is (name not in CHANGING), name
         assert all(field.kw_only for field in fields(each)) is (name not in BY_POSITION), name
+
+
+@pytest.mark.parametrize("garbage", [bytes(64), b"0\n1\nt 0 \xff\xfe\n"], ids=["zeros", "bytes that are no text"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(checkpoints.HIGH_WATERMARK_FILE, checkpoints.RECOVERY_POINT_FILE, checkpoints.LOG_START_FILE),
+        *(checkpoints.CLEANER_FILE, "t-0/leader-epoch-checkpoint"),
+    ],
+)
+def test_a_start_goes_on_without_a_file_that_a_loss_of_power_left_as_garbage(
+    tmp_path: Path, name: str, garbage: bytes
+) -> None:
+    def opened() -> tuple[LogDirs, list[str]]:
+        dirs = LogDirs((str(tmp_path / "a"),), random.Random(1))
+        found = dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: LogConfig(), now_ms=0)
+        return dirs, [repair.path.name for _, repair in found.repairs]
+
+    before, _ = opened()
+    log = before.create(TP, LogConfig())
+    log.append_as_leader(build_values([(None, b"v")] * 9, timestamp=1), leader_epoch=5, now_ms=1)
+    before.unlock()
+    path = tmp_path / "a" / name
+    path.write_bytes(garbage)
+    after, repaired = opened()
+    found = after.get(TP)
+    assert found is not None
+    assert (found.log_start_offset, found.leo, found.epochs.entries) == (0, 9, [(5, 0)])
+    assert repaired[0] == path.name
+    after.unlock()
+
+
+def test_a_comment_in_meta_properties_is_in_the_letters_of_java(tmp_path: Path) -> None:
+    path = tmp_path / checkpoints.META_FILE
+    path.write_bytes("#Müllers Rechner\nversion=0\nbroker.id=4\ncluster.id=abc\n".encode("iso-8859-1"))
+    assert checkpoints.read_meta(path) == MetaProperties(broker_id=4, cluster_id="abc")
