@@ -105,7 +105,10 @@ class BrokerHost:
         await self.supervisor.stop()
 
     async def stop(self, *, controlled: bool = True) -> None:
-        """Stops all brokers and ends what killed ones left in ZooKeeper. Idempotent."""
+        """Stops all brokers and ends what killed ones left in ZooKeeper. Idempotent.
+
+        Cancelled, it closes those that it has not closed yet, uncontrolled.
+        """
         await asyncio.gather(*(seat.close(controlled=controlled) for seat in self._seats.values()))
         await self._sessions.close()
         await self.supervisor.stop()
@@ -161,7 +164,7 @@ class _Seat:
         self.board.close()
         await _cancel(self._work)
         if self.broker is not None:
-            await self.broker.stop(controlled=controlled)
+            await _to_its_end(self.broker, self.broker.stop(controlled=controlled))
         await _cancel(self._watch)
 
     # -- faults --------------------------------------------------------------------------------------------------
@@ -237,16 +240,21 @@ class _OrphanedSessions:
 
 
 async def _to_its_end(broker: Broker, ending: Coroutine[Any, Any, None]) -> None:
-    """The end of a broker, whole also where whoever waits for it is cancelled: then it hands over nothing more."""
-    task = asyncio.ensure_future(ending)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if not broker.is_closing:
-            await _cancel(task)
-            await broker.stop(controlled=False)
+    """The end of a broker, whole also where whoever waits for it is cancelled, however often: then it hands over
+    nothing more. What is half closed has no marker of a clean shutdown, and stays registered."""
+    task, was_cancelled = asyncio.ensure_future(ending), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            was_cancelled = True
+            if not broker.is_closing:
+                task.cancel()
+                task = asyncio.ensure_future(broker.stop(controlled=False))
+    if was_cancelled:
         await asyncio.gather(task, return_exceptions=True)
-        raise
+        raise asyncio.CancelledError
+    task.result()
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

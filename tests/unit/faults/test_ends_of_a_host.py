@@ -1,0 +1,44 @@
+"""The end of the brokers of one process: whole, whenever whoever waits for it is cancelled, as by a second signal."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker_sim.log.checkpoints import CLEAN_SHUTDOWN_FILE
+from controller.world.simulated.world import World, run_world
+from tests.unit.faults.test_in_force import Hosted
+
+#: after so many steps of the event loop; the whole end has about forty
+STEPS = (0, 1, 2, 3, 5, 8, 12, 16, 17, 20, 25, 30, 40, 80)
+
+
+async def cancelled(task: asyncio.Task[None], steps: int) -> None:
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+
+
+@pytest.mark.parametrize("first", ["a controlled shutdown", "an uncontrolled one"])
+@pytest.mark.parametrize("steps", STEPS)
+def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Path, steps: int, first: str) -> None:
+    async def play(world: World) -> None:
+        both, done = Hosted(world, tmp_path), asyncio.Event()
+
+        async def program() -> None:
+            await both.host.start()
+            orderly = asyncio.create_task(both.host.stop(controlled=first != "an uncontrolled one"))
+            await cancelled(orderly, steps)
+            await cancelled(orderly, 2)
+            await asyncio.gather(orderly, return_exceptions=True)
+            await both.host.stop(controlled=False)
+            done.set()
+
+        world.machine("host").start(program())
+        await world.until(done.is_set, within_s=10, what="the end")
+        assert both.registered() == []
+        assert [(tmp_path / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
+
+    run_world(3, play)
