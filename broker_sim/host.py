@@ -191,7 +191,8 @@ class _Seat:
     async def _end(self, broker: Broker, row: Fault) -> None:
         self.board.acted(row)
         self.broker = None
-        await _cancel(self._watch)
+        if self._watch is not None:
+            self._watch.cancel()  # not waited for: who is cancelled there would leave the broker to nobody
         if isinstance(row, Stop):
             await _to_its_end(broker, broker.stop())
             return

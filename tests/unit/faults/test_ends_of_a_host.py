@@ -9,7 +9,7 @@ import pytest
 
 from broker_sim.log.checkpoints import CLEAN_SHUTDOWN_FILE
 from controller.world.simulated.world import World, run_world
-from tests.unit.faults.test_in_force import Hosted
+from tests.unit.faults.test_in_force import Hosted, row
 
 #: after so many steps of the event loop; the whole end has about forty
 STEPS = (0, 1, 2, 3, 5, 8, 12, 16, 17, 20, 25, 30, 40, 80)
@@ -21,7 +21,7 @@ async def cancelled(task: asyncio.Task[None], steps: int) -> None:
     task.cancel()
 
 
-@pytest.mark.parametrize("first", ["a controlled shutdown", "an uncontrolled one"])
+@pytest.mark.parametrize("first", ["a controlled shutdown", "an uncontrolled one", "one while a fault stops a broker"])
 @pytest.mark.parametrize("steps", STEPS)
 def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Path, steps: int, first: str) -> None:
     async def play(world: World) -> None:
@@ -29,6 +29,9 @@ def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Pa
 
         async def program() -> None:
             await both.host.start()
+            if first == "one while a fault stops a broker":
+                both.host.set_faults([row("stop", broker=1)])
+                await asyncio.sleep(0)
             orderly = asyncio.create_task(both.host.stop(controlled=first != "an uncontrolled one"))
             await cancelled(orderly, steps)
             await cancelled(orderly, 2)
