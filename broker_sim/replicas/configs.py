@@ -95,8 +95,11 @@ class ReplicaConfigs:
             self._spread_over_fetchers()
 
     def _spread_over_fetchers(self) -> None:
-        """All that this broker follows, over the fetchers that there are to be now."""
-        following = [p for p in self._table.partitions.values() if p.led is None and p.log is not None]
+        """All that this broker follows, over the fetchers that there are to be now; a stopped replica stays stopped.
+
+        Source: Kafka 3.9 `AbstractFetcherManager.resizeThreadPool`.
+        """
+        following = [p for p in self._table.partitions.values() if self._fetchers.follows(p.topic_partition)]
         self._fetchers.remove([partition.topic_partition for partition in following])
         for partition in following:
             if partition.leader is not None:

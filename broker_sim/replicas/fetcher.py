@@ -354,6 +354,10 @@ class FetcherManager:
         self._following[partition.topic_partition] = fetcher
         fetcher.add(partition, epoch=partition.leader_epoch, offset=partition.hw)
 
+    def follows(self, topic_partition: TopicPartition) -> bool:
+        """Whether a fetcher has it, be it out of service."""
+        return topic_partition in self._following
+
     def _client(self, leader: BrokerId, number: int) -> FetchClient:
         return FetchClient(
             self._table.broker_id,

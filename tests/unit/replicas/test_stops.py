@@ -51,6 +51,7 @@ def test_a_stop_ends_what_the_replica_does_and_a_stale_one_nothing(
         assert (node.manager.table.partitions.get(TP) is None) == is_deleted
         await cluster.produce(TP, 1, [b"more"])
         node.manager.configs.set_throttle_rates(alter_log_dirs=None)
+        node.manager.configs.set_broker_config({"num.replica.fetchers": "3"})  # what is followed is spread anew
         await cluster.world.sleep(60)
         if is_deleted:
             assert described(cluster, 2) == {"2-a": [], "2-b": []}
