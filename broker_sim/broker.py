@@ -182,8 +182,8 @@ class Broker:
         await registration.register()
         self.zk.on_new_session(registration.register_again)
         self.context.groups.start(await offsets_partitions(self.zk))
+        self.zk.on_new_session(configs.look_again)  # before it arms a watch, which a session may take along
         await configs.start()
-        self.zk.on_new_session(configs.look_again)
         self._supervisor.keep("stray-replicas", StrayReplicas(self.context, self.zk).watch)
         self._meet_faults()
         server.serve_requests()

@@ -224,6 +224,34 @@ def test_followers_go_on_after_the_number_of_fetchers_changed(in_memory: Any) ->
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("asked", range(1, 25, 2))
+def test_a_session_that_ends_while_a_broker_starts_takes_no_later_change_along(in_memory: Any, asked: int) -> None:
+    """It ends when the broker has asked for so many znodes of configs; the watch for new notices was armed in it."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        for value in "3456":
+            await alter(cluster, 1, BROKER, "", "log.cleaner.backoff.ms", value)
+        zookeeper, count = cluster.world.zookeeper, 0
+
+        def count_and_end(op: Any) -> None:
+            nonlocal count
+            count += getattr(op, "path", "").startswith("/config/")
+            if count == asked:
+                (session,) = [each for each, machine in zookeeper.connected.items() if machine == "broker-2"]
+                cluster.world.loop.call_soon(zookeeper.expire_session, session)
+                zookeeper.tree.refusal = lambda op: None
+
+        zookeeper.tree.refusal = count_and_end
+        broker = await cluster.start(2)
+        await cluster.world.sleep(5)
+        assert broker.zk.expirations == int(count == asked)
+        await alter(cluster, 1, BROKER, "", "log.cleaner.backoff.ms", "9")
+        assert setting("log_cleaner_backoff_ms")(broker) == 9
+
+    in_memory(scenario)
+
+
 def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)
