@@ -395,8 +395,6 @@ class Broker:
         self.log.error(ev.BROKER_HALTED, **keys)
         self._halted.set()
 
-    def _leadership_changed(
-        self, became_leader: Collection[TopicPartition], became_follower: Collection[TopicPartition]
-    ) -> None:
+    def _leadership_changed(self, led: Collection[TopicPartition], followed: Collection[TopicPartition]) -> None:
         if self._context is not None:
-            self._context.groups.leadership_changed(became_leader, became_follower)
+            self._context.groups.leadership_changed(led, followed)
