@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import reduce
-from operator import and_
+from itertools import groupby
+from operator import and_, itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,12 +68,21 @@ def rows_of(
     if conditions and "topic" not in data.schema.names:
         raise ReplayRefused(f"rows of {table} are not of one topic")
     batches = data.to_batches(filter=reduce(and_, conditions) if conditions else None)
-    rows = (row for batch in batches for row in batch.to_pylist())
-    # One change is up to two rows: what the broker wrote, and what the rules derived.
-    most = 2 * limit if table == HISTORY else limit
-    kept = (heapq.nlargest if last else heapq.nsmallest)(most, rows, key=lambda row: row[order] or 0)
-    shown = list(merged(kept)) if table == HISTORY else sorted(kept, key=lambda row: row[order] or 0)
-    return shown[-limit:] if last else shown[:limit]
+    rows: Iterable[Row] = (row for batch in batches for row in batch.to_pylist())
+    if table == HISTORY:
+        rows = _changes(rows)
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return row[order] or 0, row.get("topic") or "", row.get("partition") or 0
+
+    return sorted((heapq.nlargest if last else heapq.nsmallest)(limit, rows, key=place), key=place)
+
+
+def _changes(rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows of the table, which has those of a partition together, as `merged`: before any is left out, for of a change
+    whose other rows were, nothing would tell that they had been."""
+    for _, of_partition in groupby(rows, key=itemgetter("topic", "partition")):
+        yield from merged(sorted(of_partition, key=itemgetter("ts")))
 
 
 def merged(rows: Iterable[Row]) -> Iterator[Row]:

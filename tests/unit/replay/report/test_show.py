@@ -10,7 +10,7 @@ import pytest
 
 from broker_sim.replay import schema
 from broker_sim.replay.cli import main
-from broker_sim.replay.show import SOURCES, merged
+from broker_sim.replay.show import SOURCES, merged, rows_of
 from broker_sim.replay.tables import write_rows
 
 
@@ -75,6 +75,31 @@ def test_rows_for_machines_and_a_limit(out: Path, capsys: pytest.CaptureFixture[
 def test_the_last_changes(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(out), "--json", "--last", "--limit", "2"]) == 0
     assert [json.loads(line)["ts"] for line in capsys.readouterr().out.splitlines()] == [30, 40]
+
+
+#: The rules derive each change some ms after the broker wrote it, of two partitions at the same time.
+DOUBLE = sorted(
+    (
+        change(ts, event, isr, source, partition=partition)
+        for partition in (0, 1)
+        for n in range(4)
+        for source, later in (("trace", 0), ("replayed", 5))
+        for event, isr, ts in (("isr_shrink", [1], 20 * n + later), ("isr_expand", [1, 2], 20 * n + 10 + later))
+    ),
+    key=lambda row: (row["partition"], row["ts"]),
+)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_limit_leaves_changes_out_and_changes_none(tmp_path: Path, *, last: bool) -> None:
+    write_rows(tmp_path, "isr_history", DOUBLE)
+    (tmp_path / "summary.json").write_text("{}")
+    chosen: dict[str, Any] = {"topic": None, "partition": None, "last": last}
+    every = rows_of(tmp_path, "isr_history", limit=100, **chosen)
+    assert len(every) == 16 and all(row["derived"] for row in every)
+    for limit in range(1, 17):
+        shown = rows_of(tmp_path, "isr_history", limit=limit, **chosen)
+        assert shown == (every[-limit:] if last else every[:limit]), limit
 
 
 @pytest.mark.parametrize(
