@@ -41,6 +41,7 @@ ROWS = [
     _row(6, leo=None, **{CLOCK_WENT_BACK: True}),
     _row(8, offset=10, isr=[1, 2]),
     _row(9, ts=DAY_MS, ev="hw", hw=0),
+    _row(10, ts=1_790_000_000_000_000_000),
 ]
 
 
@@ -63,7 +64,7 @@ def test_rows_are_judged_and_placed_by_day_and_kind_in_order(tmp_path: Path) -> 
     ((odd,),) = files[f"aside/{CLOCK_WENT_BACK}"]
     assert odd["seq"] == 3
     (refused,) = files["aside/refused"]
-    assert [row["key"] for row in refused] == ["incomplete", "contradictory"]
+    assert [row["key"] for row in refused] == ["incomplete", "contradictory", "contradictory"]
     assert json.loads(refused[1]["value"])["isr"] == [1, 2] and "hw" not in json.loads(refused[1]["value"])
     ((process,),) = files["_processes"]
     assert (process["rows"], process["ticks"], process["bulk"], process["last_ts"]) == (5, 1, 2, DAY_MS)

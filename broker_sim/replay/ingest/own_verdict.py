@@ -16,6 +16,8 @@ from broker_sim.replay.schema import REQUIRED
 TORN: Final = "torn"
 UNKNOWN_VERSION: Final = "unknown_version"
 CONTRADICTORY: Final = "contradictory"
+#: The last ms of the year 9999: what is later, as a time in micro- or nanoseconds is, has no day, and cannot be told.
+TS_MAX: Final = 253_402_300_799_999
 _ISR_CHANGES: Final = ("isr_shrink", "isr_expand")
 #: column -> the events that mean nothing without it
 _NEEDED_BY: Final[dict[str, list[str]]] = {
@@ -47,11 +49,12 @@ def is_contradictory() -> Any:
     """It contradicts itself; null counts as that it does not."""
     isr, isr_old = pc.field("isr"), pc.field("isr_old")
     negative = [pc.field(name) < 0 for name in ("seq", "ts", "partition", "leo", "done")]
+    beyond_all_days = [pc.field(name) > TS_MAX for name in ("ts", "done")]
     of_no_topic = pc.field("topic").is_null() & ~pc.field("partition").is_null()
     backwards = (pc.field("ev") == "append") & (pc.field("offset") > pc.field("leo"))
     has_both = ~isr.is_null() & ~isr_old.is_null()
     no_change = _is_in("ev", _ISR_CHANGES) & has_both & (pc.list_value_length(isr) == pc.list_value_length(isr_old))
-    return reduce(or_, [*negative, of_no_topic, backwards, no_change])
+    return reduce(or_, [*negative, *beyond_all_days, of_no_topic, backwards, no_change])
 
 
 #: Why a row is refused, the first that holds.
