@@ -236,10 +236,15 @@ _OF_TRACE: Final = {
     "marks": f"""
         SELECT ts, value AS words FROM trace WHERE ev = 'config' AND key = '{OPERATOR_KEY}'
         ORDER BY ts, broker, seq LIMIT {MARKS_MAX}""",
+    # Of a row that names the topic alone, as log lines do, all its partitions that are known.
     "deleted": f"""
-        SELECT topic, min(ts) AS ts, count(DISTINCT partition) AS partitions
-        FROM trace WHERE ev = 'delete' OR (ev = 'stop' AND value = 'delete_topic')
-        GROUP BY topic ORDER BY ts, topic LIMIT {WORST}""",
+        WITH gone AS (
+            SELECT topic, partition, ts FROM trace WHERE ev = 'delete' OR (ev = 'stop' AND value = 'delete_topic')),
+        known AS (SELECT DISTINCT topic, partition FROM trace WHERE partition IS NOT NULL)
+        SELECT gone.topic AS topic, min(ts) AS ts, count(DISTINCT known.partition) AS partitions
+        FROM gone LEFT JOIN known ON known.topic = gone.topic
+            AND (gone.partition IS NULL OR known.partition = gone.partition)
+        GROUP BY gone.topic ORDER BY ts, gone.topic LIMIT {WORST}""",
 }
 
 QUESTIONS: Final = {

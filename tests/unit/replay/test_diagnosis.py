@@ -148,3 +148,17 @@ def test_processes_and_the_signs_of_brokers(tmp_path: Path) -> None:
     assert [(one["run"], one["ended"]) for one in found["processes"]] == [(1, True), (20, False)]
     signs = [(sign["ts"], sign["ev"], sign["broker"]) for sign in found["signs"]]
     assert signs == [(1, "start", 3), (9, "down", 3), (12, "broker_down", 3)], "a broker's view of others is not one"
+
+
+def test_a_row_that_names_a_deleted_topic_alone_is_of_all_its_partitions(tmp_path: Path) -> None:
+    """Log lines tell of a deletion so; controllers of simulated clusters write a row for each partition."""
+    row = dict.fromkeys((*COLUMNS, "file")) | {"role": "controller", "run": 0, "broker": 1, "seq": 0}
+    led = [row | {"ev": "elect", "ts": 1, "topic": t, "partition": p} for t in ("a", "b", "c") for p in (0, 1, 2)]
+    whole = [row | {"ev": "delete", "ts": ts, "topic": topic} for topic, ts in (("a", 7), ("a", 5), ("unknown", 9))]
+    each = [row | {"ev": "delete", "ts": 6 + p, "topic": "b", "partition": p} for p in (0, 1)]
+    found = asked(tmp_path, trace=[*led, *whole, *each])["deleted"]
+    assert [(one["topic"], one["ts"], one["partitions"]) for one in found] == [
+        ("a", 5, 3),
+        ("b", 6, 2),
+        ("unknown", 9, 0),
+    ]
