@@ -249,20 +249,17 @@ def _reassignments(summary: dict[str, Any], troubles: Troubles) -> Iterator[Find
         where, hurt = (Where("original_shrinks", ">", 0),), all_of["hurt"]
         yield Finding(severity=Severity.WARNING, text=text, table="reassignments", rows=hurt, where=where)
     yield from _disturbed(summary, troubles)
-    done = [row for row in rows if row.get("finish_ts") is not None]
-    if done:
-        longest = done[0]
+    if finished := all_of["count"] - all_of["unfinished"]:
         # Request logs do not tell how much a fetch carried.
         bytes_of_moves = all_of["copied_bytes"]
         copied = f"{size(bytes_of_moves)} were copied" if bytes_of_moves else "How much was copied is not known"
         text = (
-            f"{count(all_of['count'] - all_of['unfinished'], 'reassignment')} finished; the longest took "
-            f"{seconds(longest['duration_ms'])} ({name_of(longest)}). {copied}, with "
-            f"{count(all_of['state_writes'], 'write')} of partition states, {all_of['isr_writes']} of them by leaders."
+            f"{count(finished, 'reassignment')} finished; the longest took {seconds(all_of['longest_ms'])} "
+            f"({all_of['longest']}). {copied}, with {count(all_of['state_writes'], 'write')} of partition states, "
+            f"{all_of['isr_writes']} of them by leaders."
         )
-        rows_of = all_of["count"] - all_of["unfinished"]
         where = (Where("finish_ts", "is not null"),)
-        yield Finding(severity=Severity.INFO, text=text, table="reassignments", rows=rows_of, where=where)
+        yield Finding(severity=Severity.INFO, text=text, table="reassignments", rows=finished, where=where)
 
 
 def _disturbed(summary: dict[str, Any], troubles: Troubles) -> Iterator[Finding]:

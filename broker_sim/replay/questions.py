@@ -167,10 +167,11 @@ _OF_REASSIGNMENTS: Final = {
     "reassignments": f"""
         SELECT * FROM reassignments ORDER BY duration_ms DESC NULLS FIRST, topic, partition, start_ts
         LIMIT {2 * WORST}""",
-    "reassigned": """
+    "reassigned": f"""
         SELECT count(*) AS count, count(*) FILTER (finish_ts IS NULL) AS unfinished,
             coalesce(sum(original_shrinks), 0) AS original_shrinks, count(*) FILTER (original_shrinks > 0) AS hurt,
             coalesce(sum(copied_bytes), 0) AS copied_bytes, max(duration_ms) AS longest_ms,
+            {_WORST_BY.format(value="duration_ms")} AS longest,
             coalesce(sum(state_writes), 0) AS state_writes, coalesce(sum(isr_writes), 0) AS isr_writes
         FROM reassignments""",
     "disturbed": f"""

@@ -162,3 +162,15 @@ def test_a_row_that_names_a_deleted_topic_alone_is_of_all_its_partitions(tmp_pat
         ("b", 6, 2),
         ("unknown", 9, 0),
     ]
+
+
+def test_the_longest_move_is_the_longest_of_those_that_finished(tmp_path: Path) -> None:
+    move = {"topic": "t", "start_ts": 1, "copied_bytes": 5, "original_shrinks": 0, "state_writes": 2, "isr_writes": 1}
+    times = [None] * 30 + [70, 900, 900, 3]
+    rows = [
+        move | {"partition": p, "duration_ms": ms, "finish_ts": ms and 1 + ms} for p, ms in enumerate(reversed(times))
+    ]
+    found = asked(tmp_path, reassignments=rows)
+    (all_of,) = found["reassigned"]
+    assert (all_of["count"], all_of["unfinished"], all_of["longest_ms"], all_of["longest"]) == (34, 30, 900, "t-1")
+    assert not [row for row in found["reassignments"] if "finish_ts" in row], "the list has the others alone"

@@ -113,7 +113,7 @@ def troubles(partitions: int, *, topic: str = "orders") -> Row:
         "flap_map": [{"replica": b, "bucket": i, "count": 1 + i % 3} for b in range(1, 61) for i in range(BUCKETS)],
         "reassignments": [move, done],
         "reassigned": [{"count": 2, "unfinished": 1, "original_shrinks": 2, "hurt": 1, "copied_bytes": 10_000_000,
-                        "longest_ms": 60_000, "state_writes": 8, "isr_writes": 4}],
+                        "longest_ms": 60_000, "longest": f"{topic}-1", "state_writes": 8, "isr_writes": 4}],
         "disturbed": [{"during": 3, "otherwise": 1, "moving_minutes": 2}],
         "headroom": [{"replica": 2, "least_ms": 900, "worst": "orders-3", "near": 5}],
         "ack_latency": [{"rows": 9, "p95_max_ms": 40, "worst_ms": 900, "worst": "orders-3"}],

@@ -78,6 +78,16 @@ def test_without_fetches_it_is_said_how_long_replicas_were_outside_and_not_that_
     assert not [f for f in findings(catch_up=[fenced]) if "caught up, each" in f.text]
 
 
+def test_moves_that_finished_are_told_of_however_many_did_not() -> None:
+    """The list of moves is short, and those that did not finish stand first in it."""
+    told = made_up.troubles(10)
+    of_all = {**told["reassigned"][0], "count": 43, "unfinished": 40}
+    found = findings(reassigned=[of_all], reassignments=[told["reassignments"][0]] * 24)
+    assert one(found, "40 reassignments did not finish: orders-0,").text.endswith(" and 35 more.")
+    assert "3 reassignments finished; the longest took 1 min 0 s (orders-1)." in one(found, "finished; the").text
+    assert not [f for f in findings(reassigned=[{**of_all, "count": 40}]) if "finished; the longest" in f.text]
+
+
 def test_only_a_member_that_came_close_to_removal_is_named() -> None:
     found = findings(headroom=[{"replica": 2, "least_ms": 6_000, "worst": "orders-3", "near": 0}])
     assert not [f for f in found if "came close" in f.text]
