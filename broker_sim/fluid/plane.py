@@ -265,7 +265,8 @@ class DataPlane:
         seconds = self.now_s - self._counted_s
         if seconds > 0:
             self._disk += self._disk_growth * seconds
-            shares = self._use / self._capacities()
+            with np.errstate(divide="ignore", invalid="ignore"):  # a throttle may be 0; a link is not
+                shares = self._use / self._capacities()
             self.peak_link.note(shares, list(self._index), seconds=seconds, until_s=self.now_s)
             self._counted_s = self.now_s
 

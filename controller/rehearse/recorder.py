@@ -123,4 +123,7 @@ def stuck(stage: Stage) -> list[tuple[TopicPartition, BrokerId]]:
 
 
 def _share(use: float, limit: float | None) -> float | None:
-    return None if limit is None or limit == UNLIMITED else use / limit
+    """A limit that lets nothing through, as a throttle of 0, is full."""
+    if limit is None or limit == UNLIMITED:
+        return None
+    return use / limit if limit else 1.0

@@ -61,6 +61,21 @@ def test_writes_go_on_while_a_move_runs_and_make_it_longer(tmp_path: Path) -> No
     assert outcome.moves_end_ms == pytest.approx(250_000, abs=4_000)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_throttle_of_0_is_full_and_lets_no_copy_through(tmp_path: Path) -> None:
+    """As brokers of a cluster file may have it; of a scenario less than a byte per second is as much."""
+    stopped = [{**broker, "configs": {"leader.replication.throttled.rate": "0"}} for broker in brokers(4)]
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": stopped, "topics": {"t": topic([1, 2, 3], bytes=GB)}},
+        events=[{"do": "reassign", "at": 10, "throttle": 0.5, "partitions": [move("t", 0, 4, 2, 3)]}],
+        end="5m",
+    )
+    assert [moved.to_ms for moved in outcome.moves] == [None] and outcome.moved_bytes == 0
+    assert {share for sample in outcome.samples for share in sample.leader_throttle.values()} == {1.0}
+    assert outcome.peak_link_broker is None, "a link is not full for that"
+
+
 def test_a_throttle_below_what_is_written_never_ends_and_says_so(tmp_path: Path) -> None:
     outcome = play(
         tmp_path,
