@@ -34,7 +34,7 @@ class ScenarioError(ValueError):
 END_MAX_MS: Final = 31 * 86_400_000
 #: Of a broker: controllers of a rehearsal have ids above those of all brokers, and an id has 31 bits.
 ID_MAX: Final = 2_147_483_000
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)(?:/s)?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[kmgt]i?)?b?)(?:/s)?", re.IGNORECASE)
 _FACTORS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

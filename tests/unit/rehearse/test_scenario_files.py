@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,12 @@ def test_any_text_is_a_cluster_or_refused_in_words(text: str) -> None:
 )
 def test_sizes(text: Any, size: float) -> None:
     assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["5i", "5ib", "5iB/s", "5 bk", "1e6", "-5MB", "MB", "", None, True])
+def test_what_is_no_size(text: Any) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no size; expected for example 50MB")):
+        parse_bytes(text)
 
 
 WRONG_LINES = [
