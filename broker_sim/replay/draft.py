@@ -25,6 +25,11 @@ _EARLIER: Final = re.compile(r"[0-9]{1,7}$")
 STAGE: Final = ".stage"
 
 
+def has_place(out: Path) -> bool:
+    """Whether another folder can take the place of `out`: not of `.` or `..`, which are no names in a folder."""
+    return out.name not in ("", "..")
+
+
 @contextmanager
 def draft_of(out: Path) -> Iterator[Path]:
     """A new folder beside `out`, gone when the block ends, unless it was renamed. Removes what killed runs left

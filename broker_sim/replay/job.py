@@ -19,7 +19,7 @@ from broker_sim.isr import PROFILES
 from broker_sim.replay import steps, worker_files
 from broker_sim.replay.chronicle import incidents
 from broker_sim.replay.diagnosis import troubles_of
-from broker_sim.replay.draft import STAGE, draft_of, put_in_place
+from broker_sim.replay.draft import STAGE, draft_of, has_place, put_in_place
 from broker_sim.replay.effects import with_effects
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.finding import Finding
@@ -79,6 +79,8 @@ def check(settings: ReplaySettings) -> Inputs:
         raise ReplayRefused(f"no profile {settings.profile!r}; there are {', '.join(PROFILES)}")
     inputs = ingest_job.look(settings.source)
     out = settings.out
+    if not has_place(out):
+        raise ReplayRefused(f"--out {out}: results are written beside and put in its place: give the folder's name")
     if out.exists():
         is_result = out.is_dir() and ((out / SUMMARY_FILE).exists() or not any(out.iterdir()))
         if not is_result:

@@ -47,6 +47,8 @@ class OutError(ValueError):
 
 def check_out(out: Path, *, overwrite: bool) -> None:
     """Raises OutError where a rehearsal may not write."""
+    if out.name in ("", ".."):
+        raise OutError(f"--out {out}: a rehearsal is written beside and put in its place; give the folder's name")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if not (out / OUTCOME_FILE).is_file():
             raise OutError(f"{out} exists and is not the folder of a rehearsal; choose another with --out")

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from broker_sim.replay.draft import draft_of, put_in_place
+from broker_sim.replay.draft import draft_of, has_place, put_in_place
 from broker_sim.replay.errors import EXIT_FAILED, ReplayRefused
 from broker_sim.replay.generator.columns import (
     TRACE_SCHEMA,
@@ -220,6 +220,8 @@ def _faults_json(plan: ClusterPlan) -> str:
 @contextmanager
 def _whole_or_nothing(out: Path) -> Iterator[Path]:
     """A folder beside `out` to write to, which becomes `out` at the end."""
+    if not has_place(out):
+        raise ReplayRefused(f"--out {out}: the trace is written beside and put in its place: give the folder's name")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ReplayRefused(f"{out} exists already: choose another --out")
     with ExitStack() as stack:

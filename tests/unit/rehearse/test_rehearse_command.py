@@ -42,6 +42,17 @@ def test_an_earlier_rehearsal_is_not_overwritten_unasked(tmp_path: Path, capsys:
     assert [p.name for p in out.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize("out", [".", ".."])
+def test_a_folder_without_a_name_is_refused_before_anything_is_rehearsed(
+    out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS)
+    (tmp_path / "empty" / "made").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "empty" / "made")
+    assert main([str(path), "--out", out]) == 2
+    assert f"kwob rehearse: --out {out}: a rehearsal is written beside" in capsys.readouterr().err
+
+
 def test_bad_flags_and_files_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS)
     assert main([str(path), "--fail-on", "boredom"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker_sim.replay.cli import main
+from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.generator.plan import ClusterPlan
+from broker_sim.replay.generator.write import generate
 
 ROW = '{"seq":0,"ts":1,"broker":1,"ev":"tick"}\n'
 
@@ -110,3 +114,16 @@ def test_an_existing_folder_is_not_touched(capsys: pytest.CaptureFixture[str], t
     inside.write_text(ROW)
     assert "would be overwritten" in refused(capsys, "--trace", inside, "--out", out, "--overwrite")
     assert (out / "letter.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize("out", [".", "..", "made/.."])
+def test_a_folder_without_a_name_is_refused_before_there_are_results(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trace: Path, out: str
+) -> None:
+    """Nothing can be put in its place, empty as it is."""
+    (tmp_path / "empty" / "made").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "empty" / "made")
+    assert f"--out {out}: results are written beside" in refused(capsys, "--trace", trace, "--out", out)
+    with pytest.raises(ReplayRefused, match=re.escape(f"--out {out}: the trace is written beside")):
+        generate(ClusterPlan(), Path(out), form="jsonl", workers=1)
+    assert not list(Path().iterdir())
