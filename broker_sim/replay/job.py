@@ -35,7 +35,7 @@ from broker_sim.replay.sql import run as sql
 from broker_sim.replay.sql.facts import FACTS
 from broker_sim.replay.sql.lanes import SHARED_ROWS
 from broker_sim.replay.sql.tables import TABLES_OF_ROWS, tables
-from broker_sim.replay.tables import dataset, write_csv, write_rows
+from broker_sim.replay.tables import dataset, exactly, write_csv, write_rows
 from broker_sim.replay.what_if.asked import Change
 from broker_sim.replay.what_if.tables import what_if
 
@@ -118,7 +118,7 @@ def run(spark: SparkSession, settings: ReplaySettings, inputs: Inputs, progress:
             counts["noticed"] = _write_tables(folders, tables(counts["to_ts"] - counts["from_ts"]), out, stage)
         if settings.what_if:
             with progress.step("what if", spark):
-                frames = (rows.trace, lane_rows, spark.read.parquet(str(out / "catch_up")))
+                frames = (rows.trace, lane_rows, spark.read.parquet(exactly(out / "catch_up")))
                 changes, end_ts = settings.what_if, counts["to_ts"]
                 asked = what_if(*frames, profile=settings.profile, changes=changes, end_ts=end_ts)
                 asked.write.parquet(str(out / "what_if"))

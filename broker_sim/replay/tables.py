@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,11 @@ CSV_FOLDER: Final = "csv"
 def dataset(out: Path, name: str) -> Any:
     """The Parquet table `name` as an Arrow dataset."""
     return ds.dataset(str(out / name), format="parquet")
+
+
+def exactly(path: Path) -> str:
+    """A path for Spark to read, and that one alone: it looks for whatever fits the `[`, `{`, `*` and `?` in one."""
+    return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", str(path))
 
 
 def write_csv(out: Path, name: str) -> None:

@@ -88,19 +88,20 @@ def test_the_summary_says_what_there_was_and_that_the_snapshot_agrees(out: Path)
 
 def test_log_files_beside_it_tell_what_it_has_not(spark: SparkSession, tmp_path: Path) -> None:
     logs = tuple(sorted(RUN.parent.glob("logs-*")))
-    done = replayed(spark, tmp_path / "out", RUN, logs=logs, ingest=True)
+    out = tmp_path / "[all] {of,it}"
+    done = replayed(spark, out, RUN, logs=logs, ingest=True)
     told = done.summary["joined"]
     assert (told["removed"], told["caught_up_known"], told["refused"]) == (5, 5, 3)
     assert not any(told["contradictions"].values())
     assert not told["is_other_cluster"]
-    rows = [row for row in table(tmp_path / "out", "trace") if row["ev"] in ("isr_shrink", "isr_expand", "elect")]
+    rows = [row for row in table(out, "trace") if row["ev"] in ("isr_shrink", "isr_expand", "elect")]
     of_logs = [row for row in rows if row["src"] not in ("metadata", "snapshot")]
     assert {(row["ev"], row["err"]) for row in of_logs} == {("isr_shrink", 95)}
     removed = [row for row in rows if row["ev"] == "isr_shrink" and not row["err"] and row["value"] == "leader"]
     assert all(0 < row["ts"] - row["cu"] < 60_000 and row["hw"] <= row["leo"] for row in removed)
     truth = [json.loads(line) for line in (RUN.parent / "truth.jsonl").read_text().splitlines()]
-    assert len(table(tmp_path / "out", "state_writes")) == len(truth)
-    assert {row["value"] for row in table(tmp_path / "out", "trace") if row["key"] == "replica.lag.time.max.ms"}
+    assert len(table(out, "state_writes")) == len(truth)
+    assert {row["value"] for row in table(out, "trace") if row["key"] == "replica.lag.time.max.ms"}
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

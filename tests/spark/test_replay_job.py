@@ -27,6 +27,8 @@ from tests.spark.sums import disagreements
 pytestmark = pytest.mark.spark
 
 START = 1_700_000_000_000
+#: A folder's name that means something to a program that looks for what fits it.
+AS_IT_IS = "it's [prod] {a,b}?*"
 
 
 def line(seq: int, ms: int, broker: int, ev: str, **columns: Any) -> str:
@@ -90,9 +92,9 @@ def replay(spark: SparkSession, trace: Path, out: Path) -> Replayed:
 
 @pytest.fixture(scope="module")
 def done(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Replayed, Path]:
-    base = tmp_path_factory.mktemp("replay")
+    base = tmp_path_factory.mktemp("replay") / AS_IT_IS
     traces = base / "traces"
-    traces.mkdir()
+    traces.mkdir(parents=True)
     (traces / f"broker-1-{START}.jsonl").write_text("\n".join([*BROKER_1, *(bad for bad, _ in BAD)]))
     (traces / "controller-1.jsonl").write_text("\n".join(CONTROLLER) + "\n")
     # The same file once more, packed: every good row of it is a duplicate.
@@ -203,8 +205,8 @@ def test_headline_findings_tables_and_csv_agree(done: tuple[Replayed, Path], tmp
 
 def test_a_generated_trace_in_parquet(spark: SparkSession, tmp_path: Path) -> None:
     plan = ClusterPlan(brokers=4, topics=2, partitions_per_topic=3, hours=0.5, fault_every_ms=60_000, seed=5)
-    made = generate(plan, tmp_path / "made", form="parquet", workers=1)
-    replayed = replay(spark, tmp_path / "made", tmp_path / "out")
+    made = generate(plan, tmp_path / AS_IT_IS, form="parquet", workers=1)
+    replayed = replay(spark, tmp_path / AS_IT_IS, tmp_path / "out")
     assert replayed.is_exact and replayed.summary["comparison"]["emitted"] > 0
     assert (replayed.summary["rows"], replayed.summary["quarantined"]["torn"]) == (made.rows, 0)
 

@@ -17,6 +17,7 @@ from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.metadata_log.ingest import FromMetadata
 from broker_sim.replay.metadata_log.rows import ROW_DDL, with_added
 from broker_sim.replay.schema import NOTICE_COLUMNS
+from broker_sim.replay.tables import exactly
 
 _GROUP: Final = ("topic", "partition")
 _WOVEN: Final = "woven"
@@ -40,12 +41,12 @@ def joined(of_logs: DataFrame, metadata: FromMetadata, stage: Path) -> Joined:
     """One history of both. Intermediate results go below `stage`."""
     spark = of_logs.sparkSession
     of_logs.write.parquet(str(stage / _WOVEN))
-    woven = spark.read.parquet(str(stage / _WOVEN))
+    woven = spark.read.parquet(exactly(stage / _WOVEN))
     # A setting of a topic is told by the metadata log, with the time from which on it holds.
     of_topic = (F.col("ev") == "config") & F.col("topic").isNotNull()
     is_compared = F.col("ev").isin(*COMPARED)
     _one_history(woven.filter(is_compared), metadata).write.parquet(str(stage / _JOINED))
-    both = spark.read.parquet(str(stage / _JOINED))
+    both = spark.read.parquet(exactly(stage / _JOINED))
     rows = both.filter(F.col(_NOTE).isNull()).drop(_NOTE)
     others = woven.filter(~is_compared & ~of_topic).select(*rows.columns)
     notes = both.filter(F.col(_NOTE).isNotNull())

@@ -31,7 +31,7 @@ from broker_sim.replay.schema import (
     TRACE_COLUMNS,
     TRACE_DDL,
 )
-from broker_sim.replay.tables import dataset
+from broker_sim.replay.tables import dataset, exactly
 from controller.wire.trace import TRACE_VERSION
 
 #: Raised when columns, partitioning or order change.
@@ -89,7 +89,7 @@ def read_rows(spark: SparkSession, folder: Path) -> Ingested:
 
 
 def _read(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.read.schema(f"{TRACE_DDL}, {DAY} string, {BULK} boolean").parquet(str(folder))
+    return spark.read.schema(f"{TRACE_DDL}, {DAY} string, {BULK} boolean").parquet(exactly(folder))
 
 
 def totals(folder: Path) -> dict[str, Any]:

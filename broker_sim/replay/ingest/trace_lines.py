@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.grouped import arrow_schema
 from broker_sim.replay.schema import ADDED_COLUMNS, CORRUPT, LINE_DDL, OF_OTHER_VERSION, TRACE_DDL
+from broker_sim.replay.tables import exactly
 from controller.wire.trace import COLUMNS, READABLE_VERSIONS
 
 #: Endings of trace files in a folder.
@@ -152,7 +153,7 @@ def _torn(path: str) -> str | None:
 
 def _of_parquet(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     schema = ", ".join(f"`{name}` {kind}" for name, kind in _PARQUET_TYPES.items())
-    frame = spark.read.schema(schema).parquet(*(str(file.absolute()) for file in files))
+    frame = spark.read.schema(schema).parquet(*(exactly(file.absolute()) for file in files))
     added = {
         "file": F.col("_metadata.file_name"),
         CORRUPT: F.lit(None).cast("string"),
@@ -163,7 +164,7 @@ def _of_parquet(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
 
 def _of_lines(spark: SparkSession, files: Sequence[Path], refused: Collection[Path]) -> DataFrame:
     lines = spark.read.schema(LINE_DDL).option("columnNameOfCorruptRecord", CORRUPT)
-    frame = lines.option("ignoreCorruptFiles", "true").json([str(file.absolute()) for file in files])
+    frame = lines.option("ignoreCorruptFiles", "true").json([exactly(file.absolute()) for file in files])
     frame = frame.withColumn("file", F.col("_metadata.file_name"))
     other = F.lit(False)
     if refused:

@@ -26,7 +26,7 @@ from broker_sim.replay.logs.kinds_of_brokers import Brokers, Marks, brokers_of
 from broker_sim.replay.logs.pieces import PIECE_BYTES, Piece, TornFile, kept_lines, pieces_of
 from broker_sim.replay.logs.reader import TORN, Bad, LogReader, Place
 from broker_sim.replay.schema import QUARANTINE_COLUMNS
-from broker_sim.replay.tables import dataset
+from broker_sim.replay.tables import dataset, exactly
 from broker_sim.replay.worker_files import FILE_DDL, WorkerFiles, put_in_place
 
 #: So much of a bad line is kept.
@@ -71,7 +71,7 @@ class Facts:
 
     def of(self, *parts: str) -> DataFrame:
         """The facts of these parts."""
-        every = self.spark.read.schema(_WRITTEN_DDL).parquet(str(self.folder))
+        every = self.spark.read.schema(_WRITTEN_DDL).parquet(exactly(self.folder))
         return every.filter(F.col(Part.COLUMN).isin(*parts)).drop(Part.COLUMN)
 
     def brokers(self) -> Brokers:

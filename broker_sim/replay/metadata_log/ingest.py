@@ -18,7 +18,7 @@ from broker_sim.replay.metadata_log.files import MetadataFile
 from broker_sim.replay.metadata_log.fold import Kind
 from broker_sim.replay.metadata_log.one_log import MetadataLog
 from broker_sim.replay.metadata_log.segments import CORRUPT, MALFORMED, UNKNOWN_RECORD
-from broker_sim.replay.tables import write_csv, write_rows
+from broker_sim.replay.tables import exactly, write_csv, write_rows
 
 #: Tables that a metadata log adds to the others.
 CHANGES: Final = "partition_changes"
@@ -56,11 +56,11 @@ def take(
     """
     found = reading.walked(spark, files)
     reading.records(spark, files, found).write.parquet(str(stage / _RECORDS))
-    decoded = spark.read.parquet(str(stage / _RECORDS))
+    decoded = spark.read.parquet(exactly(stage / _RECORDS))
     chosen, others, apart = one_log.cluster_files(decoded, files)
     log = one_log.one_log(decoded, chosen, found, (*problems, *apart))
     of_log.changes(log).write.parquet(str(stage / _FOLDED))
-    folded = spark.read.parquet(str(stage / _FOLDED))
+    folded = spark.read.parquet(exactly(stage / _FOLDED))
     summary = _summary(log, chosen, decoded, folded)
     if not summary["changes"] and not summary["states"]:
         raise ReplayRefused(f"nothing to replay: {files[0].folder} tells of no partition")
@@ -70,7 +70,7 @@ def take(
     write_rows(out, CONTROLLERS, _controllers(log))
     write_rows(out, COVERAGE, log.inventory.coverage())
     return FromMetadata(
-        rows=as_rows.rows(spark.read.parquet(str(out / CHANGES)), log),
+        rows=as_rows.rows(spark.read.parquet(exactly(out / CHANGES)), log),
         unread=reading.bad_records(decoded, found, spark),
         summary=summary,
         others=frozenset(file.path for file in others),

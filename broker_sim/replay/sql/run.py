@@ -11,7 +11,7 @@ import duckdb
 import pyarrow.dataset as ds
 
 from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG, SRC_METADATA, SRC_SNAPSHOT
-from broker_sim.replay.tables import write_batches
+from broker_sim.replay.tables import exactly, write_batches
 
 #: Nothing is fetched from anywhere; what does not fit into memory waits on the disk. Rows are ordered as Spark does.
 _SETTINGS: Final[dict[str, Any]] = {
@@ -50,7 +50,7 @@ def staged(folders: Folders, question: str, stage: Path, name: str) -> str:
     """The answer as Parquet below `stage`, for Spark to read; returns where."""
     with tables(folders, stage) as connection:
         write(connection, question, stage, name)
-    return str(stage / name)
+    return exactly(stage / name)
 
 
 def first_of(source: str, columns: list[str], key: list[str], *, order: list[str]) -> str:
