@@ -45,7 +45,8 @@ _QUESTIONS: Final = {
             count(DISTINCT partition) AS partitions
         FROM ({_BAD}) GROUP BY topic
         ORDER BY offline_ms DESC, under_min_isr_ms DESC, under_replicated_ms DESC, topic LIMIT {WORST}""",
-    # The partitions that were under min ISR for longest, and who was missing then.
+    # The partitions that were under min ISR for longest, and who was missing then: nobody, where all replicas together
+    # are too few.
     "under_min_isr": f"""
         WITH spans AS (SELECT * FROM windows WHERE "window" = 'under_min_isr'),
         worst AS (
@@ -57,7 +58,8 @@ _QUESTIONS: Final = {
             FROM absences JOIN spans USING (topic, partition) SEMI JOIN worst USING (topic, partition)
             WHERE absences.from_ts < spans.to_ts AND absences.to_ts > spans.from_ts
             GROUP BY topic, partition)
-        SELECT * FROM worst LEFT JOIN absent USING (topic, partition) ORDER BY total_ms DESC, topic, partition""",
+        SELECT worst.*, coalesce(missing, []) AS missing FROM worst LEFT JOIN absent USING (topic, partition)
+        ORDER BY total_ms DESC, topic, partition""",
 }
 _ELECTED: Final = """
     SELECT DISTINCT broker AS controller, epoch, ts FROM trace WHERE ev = 'controller' AND value = 'elected'"""

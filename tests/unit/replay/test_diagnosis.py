@@ -135,6 +135,12 @@ def test_who_was_missing_while_a_partition_was_under_min_isr(tmp_path: Path) -> 
     assert [(row["total_ms"], row["missing"]) for row in found["under_min_isr"]] == [(20, [2, 4])]
 
 
+def test_a_partition_whose_replicas_together_are_too_few_misses_nobody(tmp_path: Path) -> None:
+    """Of a topic with two replicas and min.insync.replicas 3, say: the report has a row of it like of others."""
+    found = asked(tmp_path, windows=[window(1, 20, kind="under_min_isr", at=10)])
+    assert [(row["partition"], row["missing"]) for row in found["under_min_isr"]] == [(1, [])]
+
+
 def test_processes_and_the_signs_of_brokers(tmp_path: Path) -> None:
     row = dict.fromkeys((*COLUMNS, "file")) | {"role": "broker", "run": 1, "broker": 3, "seq": 0}
     trace = [
