@@ -20,7 +20,17 @@ from broker_sim.replay.metadata_log import local
 from broker_sim.replay.metadata_log.files import FOLDER, metadata_files
 from broker_sim.replay.metadata_log.fold import Change
 from broker_sim.replay.progress import StepProgress
-from tests.unit.replay.metadata_log.written import batch, broker_change, change, elected, partition, topic, uvarint
+from tests.unit.replay.metadata_log.written import (
+    batch,
+    broker_change,
+    change,
+    config,
+    elected,
+    partition,
+    snapshot,
+    topic,
+    uvarint,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -111,6 +121,22 @@ def a_log(folder: Path, *batches: bytes, name: int = 0) -> Path:
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     (folder / FOLDER / f"{name:020}.log").write_bytes(b"".join(batches))
     return folder
+
+
+def test_a_snapshot_behind_a_gap_tells_the_settings_of_then(spark: SparkSession, tmp_path: Path) -> None:
+    """Who was in sync follows from the states; whether that was enough, from what was set while nothing is known."""
+    min_isr = "min.insync.replicas"
+    begins = (topic(1, "a"), config("a", min_isr, "1"), partition(1, 0, [1, 2, 3]))
+    log = a_log(tmp_path, elected(0, 1000, 3), batch(1, 1001, *begins))
+    a_log(log, elected(20, 2000, 3, epoch=2), batch(21, 2001, change(1, 0, isr=[1, 2]), epoch=2), name=20)
+    state = (topic(1, "a"), config("a", min_isr, "3"), partition(1, 0, [1, 2, 3]))
+    (log / FOLDER / f"{20:020}-{1:010}.checkpoint").write_bytes(snapshot(1990, *state))
+    out = tmp_path / "out"
+    replayed(spark, out, log)
+    settings = [(row["ts"], row["value"]) for row in table(out, "trace") if row["key"] == min_isr]
+    assert sorted(settings) == [(1001, "1"), (1990, "3")]
+    kinds = {(row["window"], row["from_ts"]) for row in table(out, "windows")}
+    assert ("under_min_isr", 2001) in kinds
 
 
 def test_what_cannot_be_used_is_counted_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ log is held against.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,6 +47,11 @@ class Inventory:
     def first_offset(self) -> int:
         """Where history begins; -1 where there is none."""
         return self.spans[0].start if self.spans else -1
+
+    @property
+    def opening(self) -> tuple[Snapshot, ...]:
+        """Those of `snapshots` that tell a state to which the log does not lead: where it begins, and behind gaps."""
+        return tuple(_opening(self.spans, self.snapshots))
 
     def coverage(self) -> list[dict[str, object]]:
         """Rows of the `coverage` table, by offset: what is known, and what is unknown."""
@@ -122,17 +127,16 @@ def _snapshots(files: Sequence[MetadataFile], walked: Mapping[str, Walked]) -> t
 
 
 def _used(spans: Sequence[Span], snapshots: Sequence[Snapshot]) -> list[Snapshot]:
-    used: list[Snapshot] = []
+    return sorted({*_opening(spans, snapshots), *snapshots[-1:]})
+
+
+def _opening(spans: Sequence[Span], snapshots: Sequence[Snapshot]) -> Iterator[Snapshot]:
     complete_from = 0 if spans and spans[0].start == 0 else None
     for snapshot in snapshots:
         span = next((s for s in spans if s.start <= snapshot.offset <= s.end), None)
-        is_whole = span is not None and complete_from is not None and complete_from >= span.start
-        if not is_whole:
-            used.append(snapshot)
+        if span is None or complete_from is None or complete_from < span.start:
+            yield snapshot
             complete_from = snapshot.offset
-        elif snapshot is snapshots[-1]:
-            used.append(snapshot)
-    return used
 
 
 def _gaps(spans: Sequence[Span], snapshots: Sequence[Snapshot]) -> list[Gap]:

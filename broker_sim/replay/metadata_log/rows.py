@@ -105,11 +105,13 @@ def _of_log_or_first(log: MetadataLog) -> Column:
 
 
 def _of_brokers(log: MetadataLog) -> DataFrame:
-    """Rows about brokers, racks and configs: few."""
+    """Rows about brokers, racks and configs: few. Of settings a snapshot behind a gap tells all, old ones, too."""
     events = broker_events(log).withColumn("what", F.lit("broker"))
-    configs = log.records.filter((F.col("api_key") == schemas.CONFIG) & _of_log_or_first(log)).select(
+    states = {snapshot.offset: snapshot.ts for snapshot in log.inventory.opening}
+    is_told = F.col("snapshot").isNull() | F.col("snapshot").isin(list(states))
+    configs = log.records.filter((F.col("api_key") == schemas.CONFIG) & is_told).select(
         F.coalesce("snapshot", "offset").alias("offset"),
-        _snapshot_ts(log).alias("ts"),
+        F.coalesce(F.element_at(_map(states or {-1: 0}), F.col("snapshot")), F.col("ts")).alias("ts"),
         F.col("epoch").alias("controller_epoch"),
         F.coalesce(F.element_at(_map(log.leaders or {-1: NO_CONTROLLER}), F.col("epoch")), F.lit(NO_CONTROLLER)).alias(
             "controller"
@@ -134,11 +136,6 @@ def _of_brokers(log: MetadataLog) -> DataFrame:
         yield from out.rest()
 
     return every.mapInArrow(step, schema=ROW_DDL)
-
-
-def _snapshot_ts(log: MetadataLog) -> Column:
-    first = next((s.ts for s in log.inventory.snapshots), 0)
-    return F.when(F.col("snapshot").isNotNull(), F.lit(first)).otherwise(F.col("ts"))
 
 
 def _rows_of(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

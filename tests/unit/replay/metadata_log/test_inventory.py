@@ -60,6 +60,27 @@ def test_what_is_there(files: list[tuple[MetadataFile, Walked]], spans: object, 
     assert [s.offset for s in there.snapshots] == used
 
 
+OPENING = [  # spans, snapshots, those that tell a state to which the log does not lead
+    ([(0, 30)], [10, 20], []),
+    ([(8, 30)], [10, 15, 20], [10]),
+    ([(10, 30)], [10, 30], [10]),
+    ([(0, 9), (20, 30)], [9, 25, 30], [25]),
+    ([(0, 9), (20, 30)], [15, 20, 30], [15, 20]),
+    ([(0, 9), (20, 30), (40, 50)], [5, 20, 45], [20, 45]),
+    ([], [5, 9], [5, 9]),
+]
+
+
+@pytest.mark.parametrize(("spans", "snapshots", "opening"), OPENING)
+def test_which_snapshots_open_what_is_known(
+    spans: list[tuple[int, int]], snapshots: list[int], opening: list[int]
+) -> None:
+    files = [*([a_segment("a", *spans)] if spans else []), *map(a_snapshot, snapshots)]
+    there = inventory([f for f, _ in files], {str(f.path): w for f, w in files})
+    assert [s.offset for s in there.opening] == opening
+    assert set(opening) <= {s.offset for s in there.snapshots}
+
+
 def test_of_two_snapshots_at_an_offset_the_file_of_the_later_epoch_is_read() -> None:
     files = [a_snapshot(7, epoch=1), a_snapshot(7, epoch=3)]
     there = inventory([f for f, _ in files], {str(f.path): w for f, w in files})

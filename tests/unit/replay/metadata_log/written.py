@@ -74,6 +74,10 @@ def topic(number: int, name: str) -> bytes:
     return encode(schemas.TOPIC, 0, name=name, topicId=topic_id(number))
 
 
+def config(topic: str, key: str, value: str | None) -> bytes:
+    return encode(schemas.CONFIG, 0, resourceType=2, resourceName=topic, name=key, value=value)
+
+
 def broker_change(broker: int, **fields: Any) -> bytes:
     return encode(schemas.BROKER_REGISTRATION_CHANGE, 2, brokerId=broker, brokerEpoch=7, **fields)
 
