@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from broker_sim.isr import PROFILES
@@ -192,9 +193,9 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.json:
         print(json.dumps({**done.summary, "findings": [f.as_row() for f in done.findings]}))
     elif asked.command == "ingest":
-        _print_ingested(_console(), asked.out, done.summary)
+        print_ingested(_console(), asked.out, done.summary)
     else:
-        _print(_console(), asked.out, done.summary, [f.as_row() for f in done.findings])
+        print_replayed(_console(), asked.out, done.summary, [f.as_row() for f in done.findings])
     return EXIT_DIFFERS if asked.command == "run" and asked.check and not done.is_exact else 0
 
 
@@ -255,11 +256,12 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def _print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:
+def print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:
+    """What was read, and where it is."""
     console.print(f"{summary['rows']} rows, {summary['duplicates']} duplicates", highlight=False)
     _print_metadata(console, summary)
     _print_odd(console, summary)
-    console.print(f"rows: {out / 'trace'}", highlight=False, soft_wrap=True)
+    console.print(f"rows: {out / 'trace'}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_metadata(console: Console, summary: dict[str, Any]) -> None:
@@ -283,7 +285,8 @@ _TABLE_OF: Final = {"quarantined": "quarantine", "noticed": "notices"}
 _STYLES: Final = {"critical": "bold red", "warning": "yellow", "info": "green"}
 
 
-def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[dict[str, Any]]) -> None:
+def print_replayed(console: Console, out: Path, summary: dict[str, Any], findings: list[dict[str, Any]]) -> None:
+    """What was replayed, how it compares, what was found, and where it is."""
     console.print(
         f"{summary['rows']} rows of {summary['partitions']} partitions and {len(summary['brokers'])} brokers, "
         f"{summary['duplicates']} duplicates",
@@ -296,8 +299,8 @@ def _print(console: Console, out: Path, summary: dict[str, Any], findings: list[
         _print_compared(console, compared)
     for finding in findings:
         style = _STYLES[finding["severity"]]
-        console.print(f"[{style}]{finding['severity']:>8}[/]  {finding['text']}", highlight=False)
-    console.print(f"report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+        console.print(f"[{style}]{finding['severity']:>8}[/]  {escape(finding['text'])}", highlight=False)
+    console.print(f"report: {out / 'report.html'}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_compared(console: Console, compared: dict[str, Any]) -> None:

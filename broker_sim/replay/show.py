@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow.dataset as ds
 from rich.box import SIMPLE
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from broker_sim.replay.errors import ReplayRefused
@@ -120,7 +121,7 @@ def print_rows(console: Console, table: str, rows: list[Row]) -> None:
     for name in columns:
         view.add_column(name.removesuffix("_ts"), overflow="fold")
     for row in shown:
-        view.add_row(*(_cell(row[name], name) for name in columns))
+        view.add_row(*(escape(_cell(row[name], name)) for name in columns))
     console.print(view)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from broker_sim.replay import schema
+from broker_sim.replay import cli, schema
 from broker_sim.replay.cli import main
 from broker_sim.replay.show import SOURCES, merged, rows_of
 from broker_sim.replay.tables import write_rows
@@ -118,3 +119,22 @@ def test_what_is_not_there_is_said(out: Path, words: list[str], says: str, capsy
 def test_a_folder_that_is_no_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(tmp_path)]) == 2
     assert "is not the result of a replay" in capsys.readouterr().err
+
+
+def test_what_stands_in_brackets_is_shown_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To the terminal's library it would be a style, and vanish: what somebody did, or the name of a folder."""
+    said = "Somebody did this: `stop rack [old]`."
+    finding = {"rank": 1, "severity": "info", "text": said, "table": "trace", "rows": 0, "filter": ""}
+    write_rows(tmp_path, "findings", [finding])
+    (tmp_path / "summary.json").write_text("{}")
+    assert main(["show", str(tmp_path), "--table", "findings"]) == 0
+    assert said in capsys.readouterr().out
+    console, out = Console(width=200), Path("results [old]")
+    none = dict.fromkeys(
+        ("emitted", "replayed", "matched", "missing", "spurious", "refused", "hw_matched", "hw_rows"), 0
+    )
+    counts = {"rows": 1, "duplicates": 0, "quarantined": {}, "noticed": {}, "partitions": 1, "brokers": [1]}
+    cli.print_replayed(console, out, counts | {"comparison": none | {"time_error_ms_max": 0}}, [finding])
+    cli.print_ingested(console, out, counts)
+    printed = capsys.readouterr().out
+    assert said in printed and f"report: {out}/report.html" in printed and f"rows: {out}/trace" in printed
