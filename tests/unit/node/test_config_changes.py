@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain, product
 from typing import Any
 
 import pytest
@@ -102,6 +103,42 @@ def test_a_topic_may_forbid_what_the_cluster_permits(play: Play) -> None:
         assert cluster.controller.state.settings.unclean_leader_election_enable
 
     play(scenario, brokers=2)
+
+
+@pytest.mark.parametrize("static", ["false", "true"])
+@pytest.mark.parametrize("at_start", [False, True], ids=["in office", "by a new process"])
+def test_the_controllers_own_configs_decide_before_those_of_the_cluster_and_those_before_its_file(
+    play: Play, at_start: bool, static: str
+) -> None:
+    """They are followed as they come, change and go, from any two to any other two. A new process reads them, though
+    no notice is left that tells of them."""
+
+    async def scenario(cluster: Any) -> None:
+        levels = list(product(("true", "false", None), repeat=2))
+        for own, default in levels if at_start else chain.from_iterable(product(levels, repeat=2)):
+            if at_start:
+                await cluster.machine.run(cluster.controller.stop())
+            await configure(cluster, "100", own, is_told=not at_start)
+            await configure(cluster, "<default>", default, is_told=not at_start)
+            if at_start:
+                cluster.controller = cluster.make()
+                await cluster.machine.run(cluster.controller.start())
+            await cluster.world.sleep(1)
+            expected = next(value for value in (own, default, static) if value is not None)
+            found = cluster.controller.state.settings.unclean_leader_election_enable
+            assert found is (expected == "true"), (own, default)
+
+    play(scenario, brokers=1, settings={UNCLEAN: static})
+
+
+async def configure(cluster: Any, broker: str, unclean: str | None, *, is_told: bool) -> None:
+    """As AlterConfigs writes it. What stands there already is not written, nor told, again."""
+    path, config = f"/config/brokers/{broker}", {} if unclean is None else {UNCLEAN: unclean}
+    data, before = json.dumps({"version": 1, "config": config}).encode(), await cluster.read(path)
+    if before != data:
+        await cluster.zk(Create(path, data) if before is None else SetData(path, data))
+        if is_told:
+            await notify(cluster, f'{{"version":2,"entity_path":"brokers/{broker}"}}'.encode())
 
 
 ASIDE: list[tuple[str, bytes | None]] = [

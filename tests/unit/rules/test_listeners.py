@@ -51,6 +51,7 @@ TOLD: list[tuple[str, str | None, str, list[tuple[str, str, int, str, int | None
     ("the address itself", "h:1", "", [("PLAINTEXT", "h", 1, "h", None)]),
     ("the machine's name where all are bound", "0.0.0.0:1", "", [("PLAINTEXT", "0.0.0.0", 1, "me", None)]),
     ("what is advertised", "0.0.0.0:1", "advertised.listeners=PLAINTEXT://x:7", [("PLAINTEXT", "0.0.0.0", 1, "x", 7)]),
+    ("all of IPv6, advertised", "h:1", "advertised.listeners=PLAINTEXT://[::]:7", [("PLAINTEXT", "h", 1, "::", 7)]),
     ("the machine's name, advertised", "h:1", "advertised.listeners=PLAINTEXT://:7", [("PLAINTEXT", "h", 1, "me", 7)]),
     ("the property", None, "listeners=PLAINTEXT://:9092", [("PLAINTEXT", "", 9092, "me", None)]),
     ("the argument before the property", "h:1", "listeners=SSL://:9092", [("PLAINTEXT", "h", 1, "h", None)]),
@@ -85,6 +86,32 @@ def test_what_is_bound_and_told(_: str, argument: str | None, properties: str, e
     (listeners,) = plan(argument, properties).nodes
     assert [(e.name, e.host, e.port, e.advertised_host, e.advertised_port) for e in listeners] == expected
     assert all(each.is_advertised for each in listeners)
+
+
+#: what is bound -> what others are told, where nothing is advertised
+HOSTS = [
+    *((everywhere, "me") for everywhere in ("", "0.0.0.0", "[::]", "::")),
+    *((host, host.strip("[]")) for host in ("0.0.0.1", "127.0.0.1", "10.0.0.0", "[::1]", "[::2]", "[fe80::]", "h")),
+]
+
+
+@pytest.mark.parametrize(("host", "told"), HOSTS)
+@pytest.mark.parametrize("bound", ["", "0.0.0.0", "::", "1.2.3.4"])
+def test_nobody_is_told_an_address_that_leads_nowhere(host: str, told: str, bound: str) -> None:
+    """Bound to all addresses, of IPv4 or of IPv6, a listener is told under the machine's name: of brokers, of each of
+    a process, and of a controller, whose further names are bound to the same host."""
+    found = [
+        *plan(f"{host}:1").nodes,
+        *plan(f"{host}:1", brokers=2).nodes,
+        *plan(None, f"listeners=PLAINTEXT://{host}:1").nodes,
+        *plan(f"INTERNAL://{host}:1,EXTERNAL://{host}:2", TWO).nodes,
+        identity_of(BrokerId(5), f"{host}:1", MAP, "me").listeners,
+    ]
+    assert [len(listeners) for listeners in found] == [1, 1, 1, 1, 2, 2]
+    for listener in (each for listeners in found for each in listeners):
+        assert listener.host == host.strip("[]")
+        endpoint = listener.endpoint(bound, listener.port or 7)
+        assert (endpoint.host, endpoint.port) == (told, listener.port or 7)
 
 
 def test_a_listener_that_is_not_advertised_is_bound_all_the_same() -> None:
