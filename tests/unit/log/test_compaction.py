@@ -175,16 +175,18 @@ def test_tombstones_stay_until_their_time_is_over(tmp_path: Path) -> None:
         assert (b"gone" in {r.key for r in world.records()}) is is_there
 
 
+@pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_last_batch_of_a_producer_stays_without_records(tmp_path: Path, count: int) -> None:
+def test_the_last_batch_of_a_producer_stays_without_records(tmp_path: Path, count: int, codec: Codec) -> None:
     world, pairs = World(tmp_path), ((b"a", b"1"), (b"b", b"1"))[:count]
-    world.write(*pairs, producer=7, sequence=0)
+    world.write(*pairs, producer=7, sequence=0, codec=codec)
     for _ in range(12):
         world.write((b"a", b"x" * 60), (b"b", b"y"))
     assert world.clean()
     header = parse_header(next(world.log.batches()))
     assert (header.count, header.base_offset, header.last_offset, header.producer_id) == (0, 0, count - 1, 7)
     assert (header.base_sequence, header.last_sequence, header.size) == (0, count - 1, 61)
+    assert min(record.offset for record in world.records()) >= count
     again = world.reopened()
     again.write(*pairs, producer=7, sequence=0)
     assert again.log.leo == world.log.leo, "a batch sent again is known"

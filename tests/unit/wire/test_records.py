@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import cramjam
@@ -20,9 +21,11 @@ from controller.wire.records import (
     build_batch,
     build_values,
     check_crc,
+    empty_batch,
     iterate,
     parse_header,
     place,
+    rebuilt_batch,
     records_of,
     stamp,
 )
@@ -151,6 +154,43 @@ def test_stamping_a_batch_gives_all_records_the_brokers_time() -> None:
     batch = stamp(build_values([(None, b"v")] * 2, timestamp=1), 99)
     check_crc(batch, parse_header(batch))
     assert [r.timestamp for r in records_of(batch)] == [99, 99]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("horizon", [None, 7])
+@pytest.mark.parametrize("is_append_time", [False, True], ids=["the producer's time", "the broker's time"])
+def test_what_compaction_leaves_of_a_batch_can_be_read_and_is_at_its_place(
+    codec: Codec, horizon: int | None, is_append_time: bool
+) -> None:
+    """Emptied or rebuilt, and again: what the batch says of its place, its producer and its time stays. Without records
+    there is nothing that is compressed, and no tombstone that has a time to go."""
+    found = [Record(40 + n, 100 - n, b"k%d" % n, None if n else b"v") for n in range(3)]
+    batch = build_batch(
+        found, codec=codec, partition_leader_epoch=9, producer_id=5, producer_epoch=2, base_sequence=11
+    )  # fmt: skip
+    if is_append_time:
+        batch, found = stamp(batch, 200), [replace(record, timestamp=200) for record in found]
+    before = parse_header(batch)
+    fewer = rebuilt_batch(before, found[1:], delete_horizon_ms=horizon)
+    emptied, emptied_later = empty_batch(before), empty_batch(parse_header(fewer))
+    for left, records, latest in ((fewer, found[1:], 99), (emptied, [], 100), (emptied_later, [], 99)):
+        header = parse_header(left)
+        check_crc(left, header)
+        assert records_of(left) == list(iterate(left)) == records
+        assert (header.size, header.count) == (len(left), len(records))
+        assert header.codec is (codec if records else Codec.NONE)
+        assert header.delete_horizon_ms == (horizon if records else None)
+        assert header.is_log_append_time is is_append_time
+        kept = (
+            "base_offset",
+            "last_offset",
+            "partition_leader_epoch",
+            "producer_id",
+            "producer_epoch",
+            "last_sequence",
+        )
+        assert [getattr(header, name) for name in kept] == [getattr(before, name) for name in kept]
+        assert header.max_timestamp == (200 if is_append_time else latest)
 
 
 GOOD = build_values([(None, b"v")], timestamp=1)

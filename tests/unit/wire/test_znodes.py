@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import (
@@ -199,3 +203,40 @@ STRICT = [
 def test_reassignments_are_read_strictly(text: str) -> None:
     with pytest.raises(ZnodeError):
         ReassignPartitionsZNode.decode(text.encode())
+
+
+#: what a topic znode says of a partition -> whether that can be
+SAID: list[tuple[bool, dict[str, Any]]] = [
+    (True, {"partitions": [1, 2]}),
+    (True, {"partitions": [3, 1, 2], "adding_replicas": [3], "removing_replicas": [1]}),
+    (True, {"partitions": [3, 1], "adding_replicas": [3]}),
+    (True, {"partitions": [3, 1], "removing_replicas": [1]}),
+    (False, {"partitions": [1, 2], "adding_replicas": [3], "removing_replicas": [1]}),
+    (False, {"partitions": [1, 2], "adding_replicas": [1, 2]}),
+    (False, {"partitions": [1, 2], "removing_replicas": [1, 2]}),
+    (False, {"partitions": "1,2", "adding_replicas": [3], "removing_replicas": None}),
+    (False, {"partitions": [1, 2], "adding_replicas": "3"}),
+    (False, {"partitions": [], "removing_replicas": [9]}),
+]
+LISTS = ("partitions", "adding_replicas", "removing_replicas")
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(st.integers(0, 20), st.sampled_from(SAID), max_size=5), st.sampled_from([{}, {"topic_id": "x"}]))
+def test_a_rewrite_of_a_topic_keeps_all_that_is_said_of_each_partition(said: Any, more: Any) -> None:
+    """Of those whose assignment can be, and, as text, of those whose cannot; what changes is what was meant to."""
+    document = {"version": 3, **more, **{name: {} for name in LISTS}}
+    for partition, (_, lists) in said.items():
+        for name, replicas in lists.items():
+            document[name][str(partition)] = replicas
+    found = TopicZNode.parse(json.dumps(document).encode())
+    assert set(found.partitions) == {partition for partition, (can_be, _) in said.items() if can_be}
+    assert set(found.refused) == {str(partition) for partition, (can_be, _) in said.items() if not can_be}
+    assert json.loads(TopicZNode.encode(found)) == document
+    settled = replace(found, partitions={p: ReplicaAssignment(replicas=ids(7)) for p in found.partitions})
+    for partition in found.partitions:
+        document["partitions"][str(partition)] = [7]
+        document["adding_replicas"].pop(str(partition), None)
+        document["removing_replicas"].pop(str(partition), None)
+    assert json.loads(TopicZNode.encode(settled)) == document
+    assert TopicZNode.parse(TopicZNode.encode(settled)).refused == found.refused
