@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -208,3 +209,82 @@ def test_entries_by_topic_are_those_entries(topics: list[tuple[str, list[Fact]]]
     head = {**HEAD, "live_brokers": ()}
     both = [UpdateMetadataRequest(**head, partition_states=each) for each in (metadata, named)]
     assert control_bytes.encode(both[0]) == control_bytes.encode(both[1])
+
+
+def in_common(chance: Random) -> list[tuple[str, list[Fact]]]:
+    """Topics whose partitions have few leaderships and assignments in common, as those of one failover have."""
+    broker_ids = [BrokerId(b) for b in range(1, 5)]
+    states = [
+        LeaderAndIsr(
+            leader=chance.choice((None, *broker_ids)),
+            isr=tuple(chance.sample(broker_ids, chance.randint(1, 3))),
+            leader_epoch=chance.randrange(3),
+            partition_epoch=chance.randrange(1, 4),
+            controller_epoch=chance.randrange(3),
+        )
+        for _ in range(2)
+    ]
+    assignments = [
+        ReplicaAssignment(
+            replicas=tuple(chance.sample(broker_ids, 3)),
+            adding_replicas=tuple(chance.sample(broker_ids, chance.randrange(2))),
+            removing_replicas=tuple(chance.sample(broker_ids, chance.randrange(2))),
+        )
+        for _ in range(2)
+    ]
+    return [(f"t{n}", [(p, chance.choice(states), chance.choice(assignments)) for p in range(3)]) for n in range(4)]
+
+
+def as_heard(request: ControlRequest) -> ControlRequest:
+    """What a broker makes of it: of a partition in deletion it hears neither leader nor epochs."""
+    if not isinstance(request, UpdateMetadataRequest):
+        return replace(request, partition_states=tuple(request.partition_states))
+    unknown = {"leader": None, "leader_epoch": 0, "partition_epoch": 0}
+    heard = [e._replace(state=replace(e.state, **unknown)) if e.being_deleted else e for e in request.partition_states]
+    return replace(request, partition_states=tuple(heard))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_partitions_have_in_common_is_said_of_each_and_what_is_its_own_of_no_other(seed: int) -> None:
+    """Replicas that are new, offline or in deletion beside others, brokers that go: by one encoder, in any order."""
+    chance = Random(seed)
+    topics, live = in_common(chance), tuple(map(server, (1, 2)))
+    deleted = frozenset(chance.sample([topic for topic, _ in topics], 2))
+    leaders = [LeaderAndIsrByTopic(some) for some in (topics, topics[1:])]
+    fresh = tuple(entry._replace(is_new=chance.random() < 0.5) for entry in leaders[0])
+    metadata = [
+        UpdateMetadataByTopic(topics, offline, gone)
+        for offline in (lambda replicas: replicas[:1], lambda replicas: ())
+        for gone in (deleted, frozenset[str]())
+    ]
+    requests: list[ControlRequest] = [
+        *(LeaderAndIsrRequest(**HEAD, partition_states=s, live_leaders=()) for s in (*leaders, *map(tuple, leaders))),
+        LeaderAndIsrRequest(**HEAD, partition_states=fresh, live_leaders=()),
+        *(
+            UpdateMetadataRequest(**HEAD, partition_states=s, live_brokers=alive)
+            for s in (*metadata, *map(tuple, metadata))
+            for alive in (live, live[1:])
+        ),
+    ]
+    encoder = Encoder()
+    for request in chance.sample(requests, len(requests)):
+        key, version = ENCODE[type(request)]
+        body = b"".join(encoder.encode(request))
+        read = protocol.decode_request(protocol.encode_request(key, version, 1, None, body)[4:])
+        assert DECODE[key](read.body, HEAD["to"]) == as_heard(request)
+
+
+def server(broker_id: int) -> Broker:
+    return Broker(broker_id=BrokerId(broker_id), endpoints=(Endpoint(host=f"b{broker_id}", port=9092),))
+
+
+@pytest.mark.parametrize("in_columns", [True, False])
+def test_who_is_gone_lends_its_bytes_to_nobody_who_takes_its_place(in_columns: bool) -> None:
+    """What is made anew often lies where the last one lay, and is looked up by that."""
+    encoder = Encoder()
+    for number in range(100):
+        entry = known_entry(0, leader_epoch=number // 2)  # each twice, by objects of its own
+        by_topic = LeaderAndIsrByTopic([("t", [(0, entry.state, entry.assignment)])])
+        states = by_topic if in_columns else (entry,)
+        request = LeaderAndIsrRequest(**HEAD, partition_states=states, live_leaders=())
+        assert b"".join(encoder.encode(request)) == control_bytes.encode(request)
