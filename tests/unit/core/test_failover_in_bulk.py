@@ -13,10 +13,12 @@ from controller.core.settings import ControllerSettings
 from controller.core.state import ClusterState
 from controller.core.transitions import IllegalTransition
 from controller.core.transitions import ReplicaState as R
+from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.znodes import TopicAssignment
+from controller.wire.znodes import IsrChangeNotificationZNode, TopicAssignment, TopicPartitionStateZNode
 from tests.worlds import figures
 from tests.worlds.core import World
+from tests.worlds.stage import metadata_in
 
 BROKERS = tuple(map(BrokerId, range(1, 7)))
 
@@ -74,6 +76,8 @@ def test_what_is_believed(seed: int) -> None:
 def test_what_all_brokers_are_told(seed: int) -> None:
     """As one batch of all their replicas."""
     state, batch = believing(seed, in_bulk=True), RequestBatch()
+    if seed % 2:
+        state.deletion_queued(["a"])
     brokers = [b for b in state.replica_counts() if state.is_live(b)]
     for broker_id in brokers:
         batch.add_leader_and_isr_of(broker_id, state.partitions_on(broker_id), is_new=False)
@@ -111,13 +115,18 @@ def test_replicas_that_do_not_all_stay_online_are_refused() -> None:
         state.replicas_stay_online(BROKERS[0], [tp, other])
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
-def test_states_are_read_in_parts(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(notifications, "READ_AT_ONCE", at_once)
+def five_partitions() -> World:
     world = World()
     world.broker_starts(1, 2, 3)
     world.topic("t", p0=(1, 2), p1=(2, 3), p2=(3, 1), p3=(1, 3), p4=(2, 1))
     world.start()
+    return world
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_states_are_read_in_parts(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    monkeypatch.setattr(notifications, "READ_AT_ONCE", at_once)
+    world = five_partitions()
     before = dict(world.state.leaderships)
     world.make("/brokers/topics/t/partitions/3/state", b"not JSON")
     world.new_controller()
@@ -126,3 +135,30 @@ def test_states_are_read_in_parts(monkeypatch: pytest.MonkeyPatch, at_once: int)
     assert {tp: (s.leader, s.isr) for tp, s in world.state.leaderships.items()} == {
         tp: (s.leader, s.isr) for tp, s in before.items() if tp != unread
     }
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 4, 5, 100])
+@pytest.mark.parametrize("unread", [None, 0, 3, 4])
+def test_changed_isrs_are_read_in_parts(monkeypatch: pytest.MonkeyPatch, at_once: int, unread: int | None) -> None:
+    """What is told of each is believed and passed on; of one that cannot be read, what was believed stays."""
+    monkeypatch.setattr(notifications, "READ_AT_ONCE", at_once)
+    world = five_partitions()
+    partitions = [TopicPartition("t", p) for p in range(5)]
+    expected = {tp: world.leadership(tp) for tp in partitions}
+    for tp in partitions:
+        leader = world.leadership(tp).leader
+        assert leader is not None
+        world.leader_writes(tp, (leader,))
+        if tp.partition == unread:
+            world.make(TopicPartitionStateZNode.path(tp), b"not JSON")
+        else:
+            expected[tp] = world.leadership(tp)
+    world.sent.clear()
+    named = ",".join(f'{{"topic":"t","partition":{tp.partition}}}' for tp in partitions)
+    world.make(f"{IsrChangeNotificationZNode.path}/isr_change_0", f'{{"version":1,"partitions":[{named}]}}'.encode())
+    world.run()
+    assert dict(world.state.leaderships) == expected
+    told = {r.to: {e.topic_partition: e.state for e in r.partition_states} for r in metadata_in(world.sent)}
+    assert told == dict.fromkeys(BROKERS[:3], expected) and len(world.sent) == 3
+    refused = [log.fields["path"] for log in world.logs if log.event == ev.ZK_DATA_REFUSED]
+    assert refused == [TopicPartitionStateZNode.path(tp) for tp in partitions if tp.partition == unread]

@@ -97,28 +97,82 @@ def test_only_an_operator_who_asks_for_it_gets_an_unclean_election_against_the_c
     assert (world.leadership(TP).leader == 2) == leads
 
 
-@pytest.mark.parametrize("kind", [ElectionType.PREFERRED, ElectionType.UNCLEAN])
-def test_a_leader_that_is_dead_and_named_still_is_no_reason_to_hold_no_election(World: Any, kind: ElectionType) -> None:
-    """ZooKeeper refused to have it written that 1 is gone; nobody else is in sync."""
+#: what has become of 1, which leads and is alone in sync -> of an election by an operator the error and who leads then:
+#: a preferred one where 1 is the first replica, one where 2 is, and an unclean one
+BECOMES: dict[str, tuple[tuple[ErrorCode, int | None], ...]] = {
+    "it lives": (
+        (ErrorCode.ELECTION_NOT_NEEDED, 1),
+        (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1),
+        (ErrorCode.ELECTION_NOT_NEEDED, 1),
+    ),
+    "it leaves": (
+        (ErrorCode.ELECTION_NOT_NEEDED, 1),
+        (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1),
+        (ErrorCode.NONE, 2),
+    ),
+    "it is dead": (
+        (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, None),
+        (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, None),
+        (ErrorCode.NONE, 2),
+    ),
+    "it is dead, which cannot be written": (
+        (ErrorCode.ELECTION_NOT_NEEDED, 1),
+        (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, 1),
+        (ErrorCode.NONE, 2),
+    ),
+}
+
+
+def led_by_1(World: Any, replicas: tuple[int, ...], becomes: str) -> Any:
     world = World()
     world.broker_starts(1, 2)
-    world.topic("t", p0=(2, 1))
+    world.topic("t", p0=replicas)
     world.start()
     world.broker_dies(2)
     world.run()
-    world.leader_writes(TP, (1,))
     world.broker_starts(2)
     world.run()
-    world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
-    world.broker_dies(1)
-    world.run()
-    assert world.state.leadership(TP).leader == 1
-    world.tree.refusal = lambda op: None
+    assert (world.leadership(TP).leader, world.leadership(TP).isr) == (1, (1,))
+    if becomes == "it leaves":
+        world.run(events.ControlledShutdown(BrokerId(1), -1, 9))
+        assert world.replies[9].remaining == (TP,)
+    elif becomes != "it lives":
+        if "written" in becomes:
+            world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == STATE else None
+        world.broker_dies(1)
+        world.run()
+        world.tree.refusal = lambda op: None
+    return world
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (2, 1)], ids=str)
+@pytest.mark.parametrize("kind", [ElectionType.PREFERRED, ElectionType.UNCLEAN], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("becomes", BECOMES)
+def test_when_an_operator_may_have_an_election(
+    World: Any, becomes: str, kind: ElectionType, replicas: tuple[int, ...]
+) -> None:
+    """A preferred one unless the first replica leads, whatever has become of it; an unclean one unless whoever leads
+    lives and stays."""
+    world = led_by_1(World, replicas, becomes)
     world.run(events.ReplicaLeaderElection(frozenset({TP}), kind, ElectionTrigger.ADMIN_CLIENT, 1))
     (outcome,) = world.replies[1].partitions.values()
-    is_unclean = kind is ElectionType.UNCLEAN
-    error = ErrorCode.NONE if is_unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    assert (outcome.error, world.leadership(TP).leader) == (error, 2 if is_unclean else 1)
+    preferred = BECOMES[becomes][replicas[0] - 1]
+    expected = BECOMES[becomes][2] if kind is ElectionType.UNCLEAN else preferred
+    assert (outcome.error, world.leadership(TP).leader) == expected
+    assert outcome.leader == (2 if outcome.error is ErrorCode.NONE else None)
+
+
+@pytest.mark.parametrize("becomes", [name for name in BECOMES if name != "it lives"])
+def test_an_unclean_election_needs_somebody_who_lives(World: Any, becomes: str) -> None:
+    world = led_by_1(World, (1, 2), becomes)
+    before = world.leadership(TP)
+    world.broker_dies(2)
+    world.run()
+    world.run(events.ReplicaLeaderElection(frozenset({TP}), ElectionType.UNCLEAN, ElectionTrigger.ADMIN_CLIENT, 1))
+    (outcome,) = world.replies[1].partitions.values()
+    assert (outcome.error, outcome.leader) == (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, None)
+    now = world.leadership(TP)
+    assert now.isr == (1,) and now.leader in (before.leader, None)
 
 
 def stage_that_allows(*replicas: int) -> Stage:
