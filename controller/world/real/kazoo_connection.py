@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import structlog
@@ -26,10 +27,32 @@ REPLY_BYTES_MAX: Final = 144 << 20
 #: Sent at most, and read at most, in one go.
 SEND_BYTES: Final = 256 * 1024
 RECEIVE_BYTES: Final = 256 * 1024
+#: More than the rings that fit into a pair of sockets (Linux: 278).
+_RUNG_BYTES: Final = 4_096
+_RING: Final = b"\0"
 
 _XID_MAX: Final = 2**31 - 1
 _LENGTH: Final = struct.Struct(">i")
 _XID_AND_TYPE: Final = struct.Struct(">ii")
+
+
+class _Bell:
+    """Wakes kazoo's thread, in the place of the socket into which kazoo writes a byte for each request. It never waits:
+    while there is no connection nobody reads, and who waited would hold what the thread needs to make the next one.
+    Where no byte fits, enough of them wait there."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        sock.setblocking(False)
+
+    def send(self, data: bytes) -> None:
+        """Rings. Raises: OSError, once closed."""
+        with contextlib.suppress(BlockingIOError):
+            self._sock.send(data)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._sock.close()
 
 
 class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
@@ -45,6 +68,24 @@ class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has 
         self._buffer = bytearray()
         self._at = 0
 
+    def start(self) -> None:
+        """As kazoo's, with a bell that never waits."""
+        if self.connection_closed.is_set():
+            self._read_sock, write_sock = socket.socketpair()
+            self._write_sock = _Bell(write_sock)
+            self.connection_closed.clear()
+        super().start()
+
+    def begin(self, first: Iterable[jute.Request]) -> list[Any]:
+        """A connection stands, on which these are to be sent first. Returns the replies of what waits to be sent."""
+        queue = self.client._queue
+        late = [reply for _, reply in queue]
+        queue.clear()
+        queue.extend((request, Ignored()) for request in first)
+        if queue:
+            self._write_sock.send(_RING)
+        return late
+
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._buffer.clear()
         self._at = 0
@@ -52,7 +93,9 @@ class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has 
         return timeouts
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        """Sends what is queued, up to a limit: kazoo would send one."""
+        """Sends what is queued, up to a limit: kazoo would send one. Who rings has put a request into the queue before,
+        so nothing is forgotten that is not looked for yet."""
+        self._read_sock.recv(_RUNG_BYTES)
         client, parts, size = self.client, [], 0
         while client._queue and size < SEND_BYTES:
             request, reply = client._queue.popleft()
@@ -61,7 +104,8 @@ class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has 
             body = _XID_AND_TYPE.pack(self._xid, request.type) + request.serialize()
             parts.append(_LENGTH.pack(len(body)) + body)
             size += len(body)
-        self._read_sock.recv(max(1, len(parts)))  # one byte per request woke this thread
+        if client._queue:
+            self._write_sock.send(_RING)
         if parts:
             self._write(b"".join(parts), connect_timeout)
 

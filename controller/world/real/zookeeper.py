@@ -41,14 +41,14 @@ from controller.world.large_requests import is_given_up, is_too_large, refusal
 from controller.world.real import jute
 from controller.world.real.armed_watches import ArmedWatches, Arming
 from controller.world.real.inbox import Inbox
-from controller.world.real.kazoo_connection import BatchingConnection, Ignored, dispose, kazoo_logger
+from controller.world.real.kazoo_connection import BatchingConnection, dispose, kazoo_logger
 from controller.world.real.units import Call, Unit, units_of
 
 log = structlog.get_logger(__name__)
 
 #: Requests that wait for their answers, where nothing else is said (Kafka's default is 10, of single operations). kazoo
-#: wakes its thread with one byte per request through a socket pair that blocks when about 270 such bytes wait, so no
-#: setting can make it more than the second number.
+#: wakes its thread with one byte per request, of which its socket pair holds about 270, so no setting can make it more
+#: than the second number.
 IN_FLIGHT_DEFAULT: Final = 100
 IN_FLIGHT_MAX: Final = 200
 
@@ -320,12 +320,8 @@ class KazooSession:
         client = self.client
         with self._fence:
             self._connections += 1
-            late = list(client._queue)
-            client._queue.clear()
-            for request in self._watches.requests(client.last_zxid):
-                client._queue.append((request, Ignored()))
-                client._connection._write_sock.send(b"\0")
-        for _, reply in late:
+            late = client._connection.begin(self._watches.requests(client.last_zxid))
+        for reply in late:
             reply.set_exception(ConnectionLoss())
         self._inbox.post(self._connected, self._connections, client._session_id)
 

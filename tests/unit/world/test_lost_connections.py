@@ -1,0 +1,115 @@
+"""A ZooKeeper that takes a connection and drops it, as one that starts, loses its quorum, or refuses a request: kazoo's
+thread and the event loop never wait for each other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, BinaryIO, Final
+
+import pytest
+
+from controller.wire.zk_operations import SetData, ZkCode
+from controller.world.real.zookeeper import IN_FLIGHT_MAX, KazooConnector, KazooSession
+
+LIMIT_S: Final = 20.0
+_INT: Final = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">ii")
+_CONNECTED: Final = struct.pack(">iiqi", 0, 6_000, 7, 16) + b"p" * 16 + b"\0"
+_SET_DATA, _CLOSE = 5, -11
+_STAT: Final = b"\0" * 68
+
+
+class Server:
+    """Answers each connection's handshake when `greets` lets it, and drops those whose number is in `drops` right
+    afterwards; the others' writes are done. Its threads end with the test."""
+
+    def __init__(self, drops: range) -> None:
+        self.drops = drops
+        self.greets = threading.Semaphore(0)
+        self.greeted = 0
+        self.asked = threading.Semaphore(0)
+        self.closed = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = "{}:{}".format(*self._listening.getsockname())
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as file, contextlib.suppress(OSError):
+                self._converse(connection, file)
+
+    def _converse(self, connection: socket.socket, file: BinaryIO) -> None:
+        self._frame(file)
+        self.asked.release()
+        self.greets.acquire()
+        self.greeted += 1
+        connection.sendall(_INT.pack(len(_CONNECTED)) + _CONNECTED)
+        if self.greeted in self.drops:
+            connection.shutdown(socket.SHUT_RDWR)
+            return
+        while frame := self._frame(file):
+            xid, kind = _HEADER.unpack_from(frame)
+            if kind == _CLOSE:
+                self.closed.set()
+            reply = struct.pack(">iqi", xid, 1, 0) + (_STAT if kind == _SET_DATA else b"")
+            connection.sendall(_INT.pack(len(reply)) + reply)
+            if kind == _CLOSE:
+                return
+
+    @staticmethod
+    def _frame(file: BinaryIO) -> bytes:
+        size = file.read(_INT.size)
+        return file.read(_INT.unpack(size)[0]) if len(size) == _INT.size else b""
+
+    async def is_asked(self) -> None:
+        """Waits for the next handshake."""
+        assert await asyncio.to_thread(self.asked.acquire, timeout=LIMIT_S)
+
+    def stop(self) -> None:
+        self._listening.close()
+        self.greets.release(100)
+
+
+def run(play: Callable[[Server, KazooSession], Coroutine[Any, Any, None]], *, drops: range) -> Server:
+    """Plays it with a session on an event loop in a thread of its own, as a loop that stands still ends no test."""
+    server, ended = Server(drops), threading.Event()
+
+    async def main() -> None:
+        connector = KazooConnector(server.address, session_timeout_ms=6_000, requests_in_flight=IN_FLIGHT_MAX)
+        server.greets.release()
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        await server.is_asked()
+        await play(server, session)
+        ended.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    thread.join(LIMIT_S)
+    server.stop()
+    assert ended.is_set(), "the event loop stands still, or kazoo's thread does"
+    return server
+
+
+@pytest.mark.parametrize("data", [b"x", b"x" * 10_000], ids=["small", "large"])
+def test_what_waits_while_connections_are_dropped_is_done_at_last(data: bytes) -> None:
+    async def play(server: Server, session: KazooSession) -> None:
+        calls = []
+        for _ in server.drops:  # the one that was just dropped, then those after it
+            await server.is_asked()
+            calls.append(asyncio.ensure_future(session.perform([SetData("/a", data)] * 2 * IN_FLIGHT_MAX)))
+            await asyncio.sleep(0)  # so much is handed to kazoo while there is no connection
+            server.greets.release()
+        done = [result.code for results in await asyncio.gather(*calls) for result in results]
+        assert done == [ZkCode.OK] * len(server.drops) * 2 * IN_FLIGHT_MAX
+        await session.close()
+
+    assert run(play, drops=range(1, 5)).closed.is_set()
