@@ -77,14 +77,16 @@ class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has 
         super().start()
 
     def begin(self, first: Iterable[jute.Request]) -> list[Any]:
-        """A connection stands, on which these are to be sent first. Returns the replies of what waits to be sent."""
+        """A connection stands, on which these are to be sent first. Returns the replies of what waits to be sent. The
+        end of the session, whose reply nobody gets, is sent all the same: kazoo's thread ends with it, and is waited
+        for."""
         queue = self.client._queue
-        late = [reply for _, reply in queue]
-        queue.clear()
+        waiting = [queue.popleft() for _ in range(len(queue))]  # another thread may add the end of the session
         queue.extend((request, Ignored()) for request in first)
+        queue.extend(each for each in waiting if each[1] is None)
         if queue:
             self._write_sock.send(_RING)
-        return late
+        return [reply for _, reply in waiting if reply is not None]
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._buffer.clear()

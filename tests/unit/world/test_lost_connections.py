@@ -1,5 +1,5 @@
-"""A ZooKeeper that takes a connection and drops it, as one that starts, loses its quorum, or refuses a request: kazoo's
-thread and the event loop never wait for each other."""
+"""A ZooKeeper that takes a connection and drops it, or lets it wait, as one that starts, loses its quorum, or refuses a
+request: kazoo's thread and the event loop never wait for each other, and a session that is closed ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, BinaryIO, Final
 
 import pytest
+from kazoo.handlers.threading import SequentialThreadingHandler
 
-from controller.wire.zk_operations import SetData, ZkCode
+from controller.wire.zk_operations import SetData, ZkCode, ZkUnreachable
 from controller.world.real.zookeeper import IN_FLIGHT_MAX, KazooConnector, KazooSession
 
 LIMIT_S: Final = 20.0
@@ -34,6 +35,7 @@ class Server:
         self.greeted = 0
         self.asked = threading.Semaphore(0)
         self.closed = threading.Event()
+        self._last: socket.socket
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = "{}:{}".format(*self._listening.getsockname())
         threading.Thread(target=self._accept, daemon=True).start()
@@ -44,6 +46,7 @@ class Server:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
+            self._last = connection
             with connection, connection.makefile("rb") as file, contextlib.suppress(OSError):
                 self._converse(connection, file)
 
@@ -75,20 +78,19 @@ class Server:
         assert await asyncio.to_thread(self.asked.acquire, timeout=LIMIT_S)
 
     def stop(self) -> None:
+        """Drops what it has."""
         self._listening.close()
         self.greets.release(100)
+        with contextlib.suppress(OSError):
+            self._last.shutdown(socket.SHUT_RDWR)
 
 
-def run(play: Callable[[Server, KazooSession], Coroutine[Any, Any, None]], *, drops: range) -> Server:
-    """Plays it with a session on an event loop in a thread of its own, as a loop that stands still ends no test."""
+def run(play: Callable[[Server], Coroutine[Any, Any, None]], *, drops: range) -> Server:
+    """Plays it on an event loop in a thread of its own, as a loop that stands still ends no test."""
     server, ended = Server(drops), threading.Event()
 
     async def main() -> None:
-        connector = KazooConnector(server.address, session_timeout_ms=6_000, requests_in_flight=IN_FLIGHT_MAX)
-        server.greets.release()
-        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
-        await server.is_asked()
-        await play(server, session)
+        await play(server)
         ended.set()
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
@@ -99,10 +101,19 @@ def run(play: Callable[[Server, KazooSession], Coroutine[Any, Any, None]], *, dr
     return server
 
 
+async def connected(server: Server) -> KazooSession:
+    """A session, on its first connection."""
+    connector = KazooConnector(server.address, session_timeout_ms=6_000, requests_in_flight=IN_FLIGHT_MAX)
+    server.greets.release()
+    session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+    await server.is_asked()
+    return session
+
+
 @pytest.mark.parametrize("data", [b"x", b"x" * 10_000], ids=["small", "large"])
 def test_what_waits_while_connections_are_dropped_is_done_at_last(data: bytes) -> None:
-    async def play(server: Server, session: KazooSession) -> None:
-        calls = []
+    async def play(server: Server) -> None:
+        session, calls = await connected(server), []
         for _ in server.drops:  # the one that was just dropped, then those after it
             await server.is_asked()
             calls.append(asyncio.ensure_future(session.perform([SetData("/a", data)] * 2 * IN_FLIGHT_MAX)))
@@ -113,3 +124,38 @@ def test_what_waits_while_connections_are_dropped_is_done_at_last(data: bytes) -
         await session.close()
 
     assert run(play, drops=range(1, 5)).closed.is_set()
+
+
+def greets_when_told_to_stop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next handshake is answered once kazoo knows that the session is to end, and before it waits for that."""
+    stop = SequentialThreadingHandler.stop
+
+    def greet_and_stop(handler: SequentialThreadingHandler) -> None:
+        server.greets.release()
+        stop(handler)
+
+    monkeypatch.setattr(SequentialThreadingHandler, "stop", greet_and_stop)
+
+
+def test_a_session_ends_that_is_closed_while_it_connects_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play(server: Server) -> None:
+        session = await connected(server)
+        await server.is_asked()
+        greets_when_told_to_stop(server, monkeypatch)
+        await session.close()
+
+    assert run(play, drops=range(1, 2)).closed.is_set()
+
+
+def test_a_session_ends_that_comes_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of an ensemble that finds its quorum late. Who asked for it goes on, and may ask for another."""
+
+    async def play(server: Server) -> None:
+        connector = KazooConnector(server.address, session_timeout_ms=6_000, connect_timeout_s=0.5)
+        connecting = asyncio.ensure_future(connector.connect(on_watch=lambda event: None, on_expired=lambda: None))
+        await server.is_asked()
+        greets_when_told_to_stop(server, monkeypatch)
+        with pytest.raises(ZkUnreachable):
+            await connecting
+
+    assert run(play, drops=range(0)).closed.is_set()
