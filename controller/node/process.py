@@ -108,7 +108,7 @@ class Controller:
     """A controller process: make it on a running event loop, `start`, then `stop`.
 
     `given` are all settings as they were given, as text: what brokers would call their static configs. `trace_line`
-    takes lines of the ISR trace, one row each.
+    takes lines of the ISR trace, one row each, until it raises OSError.
     """
 
     def __init__(
@@ -308,7 +308,11 @@ class Controller:
             ev=trace.TraceEvent(row.ev),
             **row.columns,
         )
-        self._trace_line(line)
+        try:
+            self._trace_line(line)
+        except OSError as error:  # a trace is not worth the office, nor what was decided and is not told yet
+            self._trace_line = None
+            self._log.error(ev.CONTROLLER_FAULTED, reason=f"the trace cannot be written, and ends: {error}")
 
 
 def _limits(properties: Properties) -> Limits:
