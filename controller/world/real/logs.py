@@ -1,11 +1,13 @@
 """Where log lines go: JSON lines in files and services, readable text on a terminal.
 
 A line is `ts` (ISO 8601, UTC, milliseconds), `level`, `event`, `program`, then the keys that the caller gave.
-Each line is written whole and flushed, so that a killed process loses none that it wrote.
+Each line is written whole and flushed, so that a killed process loses none that it wrote. One that cannot be written,
+since the disk is full or nobody reads the pipe, is lost, and costs nothing else (as of Kafka's log4j).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -49,11 +51,23 @@ def configure(program: str, *, json_file: Path | None = None, level: str = "info
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=lambda *_: _Lines(stream),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()], force=True)
     return stream
+
+
+class _Lines(structlog.WriteLogger):
+    """Writes lines. Who logs has something to do that is worth more than a line."""
+
+    def msg(self, message: str) -> None:
+        """Writes a line, if that can be done."""
+        with contextlib.suppress(OSError):
+            super().msg(message)
+
+    log = debug = info = warn = warning = msg
+    fatal = failure = err = error = critical = exception = msg
 
 
 def render_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:

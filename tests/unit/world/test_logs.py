@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,3 +67,33 @@ def test_an_exception_is_one_line(tmp_path: Path) -> None:
             structlog.get_logger().exception("controller.faulted")
     (row,) = lines(tmp_path / "b.log")
     assert "KeyError" in str(row["exception"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "critical", "exception"])
+def test_a_full_disk_costs_lines_and_nothing_else(tmp_path: Path, level: str) -> None:
+    """Whoever logs goes on: the task that says why the process must end, too, which has to end it then."""
+    path = tmp_path / "b.log"
+    with logs.configure("b", json_file=path, level="debug") as stream:
+        room, full = os.dup(stream.fileno()), os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, stream.fileno())
+        for _ in range(1_000):
+            getattr(structlog.get_logger(), level)("a.b", text="x" * 100)
+        os.dup2(room, stream.fileno())
+        structlog.get_logger().error("c.d")
+        os.close(room)
+        os.close(full)
+    assert '"event": "c.d"' in path.read_text().splitlines()[-1]
+
+
+def test_nobody_who_reads_the_lines_costs_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of `kwob controller run 2>&1 | head`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        logs.configure("b")
+        structlog.get_logger().info("a.b")
+        logging.getLogger("kazoo").warning("lost it")
+        with Path(os.devnull).open("w") as nowhere:  # for what the stream holds back until it closes
+            os.dup2(nowhere.fileno(), writer)
