@@ -116,7 +116,7 @@ class ControllerLoop:
         self._log = log
         self._queue: deque[_Queued] = deque()
         self._wake = asyncio.Event()
-        self._timers: dict[asyncio.TimerHandle, Event] = {}
+        self._timers: dict[Event, asyncio.TimerHandle] = {}
         self._numbers = itertools.count(1)
         self._callers: dict[int, asyncio.Future[Answer]] = {}
         self._waiters: dict[asyncio.Future[None], Callable[[], bool]] = {}
@@ -209,7 +209,7 @@ class ControllerLoop:
     @property
     def timers(self) -> list[Event]:
         """The events that wait for their time."""
-        return list(self._timers.values())
+        return list(self._timers)
 
     @property
     def unanswered(self) -> set[int]:
@@ -342,18 +342,15 @@ class ControllerLoop:
         if after_ms <= 0:
             self.put(event)
             return
-        if any(event == waiting for waiting in self._timers.values()):
-            return
+        if event not in self._timers:
+            self._timers[event] = asyncio.get_running_loop().call_later(after_ms / 1000, self._fire, event)
 
-        def fire() -> None:
-            self._timers.pop(handle, None)
-            self.put(event)
-
-        handle = asyncio.get_running_loop().call_later(after_ms / 1000, fire)
-        self._timers[handle] = event
+    def _fire(self, event: Event) -> None:
+        self._timers.pop(event, None)
+        self.put(event)
 
     def _cancel_timers(self) -> None:
-        for handle in self._timers:
+        for handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
 
