@@ -24,8 +24,8 @@ from typing import Any
 import structlog
 
 from broker_sim.broker import Broker, StartRefused
-from broker_sim.command_line import CommandLineError, identities, parse_arguments
-from broker_sim.config import BrokerSettings, SettingsError
+from broker_sim.command_line import identities, parse_arguments
+from broker_sim.config import BrokerSettings
 from broker_sim.faults.board import FaultBoard
 from broker_sim.faults.watch import watch_faults
 from broker_sim.host import BrokerHost
@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = BrokerSettings.parse(given)
         brokers = identities(arguments, settings, socket.getfqdn())
         plan = read_scenario(arguments.faults)
-    except (wire_settings.SettingError, SettingsError, CommandLineError, FaultError) as error:
+        connector = _connector(arguments.zookeeper, settings)
+    except ValueError as error:  # of a setting, of the command line, of faults: each has a kind of its own
         print(f"broker_sim: {error}", file=sys.stderr)
         return 2
     logs.configure("broker", level=arguments.log_level)
@@ -69,7 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         used.discard("listeners")
     for name in wire_settings.ignored(given, used):
         log.info(ev.SETTING_IGNORED, setting=name, value=given[name])
-    return asyncio.run(_run(arguments, settings, brokers, plan, log))
+    return asyncio.run(_run(arguments, settings, brokers, plan, connector, log))
+
+
+def _connector(hosts: str, settings: BrokerSettings) -> KazooConnector:
+    """Raises: ValueError, for hosts that cannot be."""
+    timeout_ms = settings.zookeeper_session_timeout_ms
+    return KazooConnector(
+        hosts,
+        session_timeout_ms=timeout_ms,
+        connect_timeout_s=(settings.zookeeper_connection_timeout_ms or timeout_ms) / 1000,
+        requests_in_flight=settings.zookeeper_max_in_flight_requests,
+    )
 
 
 def raise_descriptor_limit() -> None:
@@ -106,6 +118,7 @@ async def _run(
     settings: BrokerSettings,
     who: Sequence[BrokerIdentity],
     plan: scenario.Scenario | None,
+    connector: KazooConnector,
     log: Any,
 ) -> int:
     tell_descriptors(log)
@@ -113,13 +126,6 @@ async def _run(
     log.info(ev.SEED_CHOSEN, seed=seed)
     chance, clock = random.Random(seed), SystemClock()
     timeout_ms = settings.zookeeper_session_timeout_ms
-    connector = KazooConnector(
-        arguments.zookeeper,
-        session_timeout_ms=timeout_ms,
-        connect_timeout_s=(settings.zookeeper_connection_timeout_ms or timeout_ms) / 1000,
-        requests_in_flight=settings.zookeeper_max_in_flight_requests,
-    )
-
     decoder = MetadataDecoder() if len(who) > 1 else None
 
     def make(identity: BrokerIdentity, board: FaultBoard) -> Broker:

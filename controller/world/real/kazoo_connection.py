@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import structlog
 from kazoo.exceptions import ConnectionDropped, KazooException
+from kazoo.hosts import collect_hosts
 from kazoo.protocol.connection import ConnectionHandler
 
 from controller.wire import log_events as ev
@@ -145,6 +146,20 @@ class BatchingConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has 
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         self._fire(*jute.decode_watch_event(buffer, offset))
+
+
+def servers_of(hosts: str) -> str:
+    """The servers of a `zookeeper.connect`, as kazoo takes them: what is empty between commas does not count (ZooKeeper
+    3.9 `ConnectStringParser`). Raises: ValueError, when there is none, or one without an address."""
+    expected = "expected host:port[,host:port...][/chroot]"
+    servers = ",".join(filter(None, map(str.strip, hosts.partition("/")[0].split(","))))
+    if not servers:
+        raise ValueError(f"zookeeper.connect {hosts!r} names no server; {expected}")
+    try:
+        collect_hosts(servers)
+    except ValueError as error:
+        raise ValueError(f"zookeeper.connect {hosts!r} has no address of a server: {error}; {expected}") from error
+    return servers
 
 
 class Ignored:

@@ -41,7 +41,7 @@ from controller.world.large_requests import is_given_up, is_too_large, refusal
 from controller.world.real import jute
 from controller.world.real.armed_watches import ArmedWatches, Arming
 from controller.world.real.inbox import Inbox
-from controller.world.real.kazoo_connection import BatchingConnection, dispose, kazoo_logger
+from controller.world.real.kazoo_connection import BatchingConnection, dispose, kazoo_logger, servers_of
 from controller.world.real.units import Call, Unit, units_of
 
 log = structlog.get_logger(__name__)
@@ -68,6 +68,7 @@ class KazooConnector:
     `hosts` is Kafka's `zookeeper.connect`: `host:port[,host:port...][/chroot]`. A missing chroot is created.
     `session_timeout_ms` is what is asked for; the server may allow less or more. `connect_timeout_s` bounds `connect`.
     `requests_in_flight` is `zookeeper.max.in.flight.requests`: how many wait for their answers at most.
+    Raises: ValueError, for hosts that cannot be.
     """
 
     def __init__(
@@ -78,10 +79,8 @@ class KazooConnector:
         connect_timeout_s: float = 18.0,
         requests_in_flight: int = IN_FLIGHT_DEFAULT,
     ) -> None:
-        servers, slash, path = hosts.partition("/")
-        if not servers.strip():
-            raise ValueError(f"zookeeper.connect {hosts!r} names no server; expected host:port[,host:port...][/chroot]")
-        self._servers = servers
+        _, slash, path = hosts.partition("/")
+        self._servers = servers_of(hosts)
         self._chroot = (slash + path).rstrip("/")
         self._session_timeout_ms = session_timeout_ms
         self._connect_timeout_s = connect_timeout_s

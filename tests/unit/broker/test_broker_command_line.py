@@ -95,6 +95,8 @@ REFUSALS = [
     ("a settings file that is not there", ["--config", "/nowhere"], "/nowhere"),
     ("wrong ids", ["--broker-id", "x"], "--broker-id"),
     ("a listener that is none", ["--listener", "x"], "--listener"),
+    ("a ZooKeeper whose port is none", ["--zookeeper", "h:21x1"], "zookeeper.connect 'h:21x1' has no address"),
+    ("a ZooKeeper that is a chroot", ["--zookeeper", "/kafka"], "zookeeper.connect '/kafka' names no server"),
     ("a listener of SSL", ["--listener", "SSL://h:1"], "there is no SSL and no SASL here; allowed: PLAINTEXT"),
 ]
 
