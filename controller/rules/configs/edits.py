@@ -38,13 +38,27 @@ def own_broker_id(name: str, own: BrokerId, *, describing: bool = False) -> Brok
     """
     if not name:
         return None
-    if not name.removeprefix("-").isdecimal():
+    broker_id = _java_int(name)
+    if broker_id is None:
         what = "Broker" if describing else "Node"
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}")
-    if int(name) != own:
+    if broker_id != own:
         expected = f"{own} or empty string" if describing else f"{own}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {expected}, but received {name}")
     return own
+
+
+_INT_DIGITS, _INT_MIN, _INT_MAX = 10, -(2**31), 2**31 - 1
+
+
+def _java_int(text: str) -> int | None:
+    """The number, as Java reads an Int; None for what is none. Python refuses to read thousands of digits."""
+    sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+    significant = digits.lstrip("0") or "0"
+    if not digits.isdecimal() or len(significant) > _INT_DIGITS:
+        return None
+    value = int(sign + significant)
+    return value if _INT_MIN <= value <= _INT_MAX else None
 
 
 class Operation(IntEnum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -215,6 +216,26 @@ def test_the_broker_that_is_described() -> None:
         own_broker_id("8", BrokerId(7), describing=True)
     with pytest.raises(KafkaError, match="Broker id must be an integer, but it is: x"):
         own_broker_id("x", BrokerId(7), describing=True)
+
+
+@pytest.mark.parametrize("name", ["7", "+7", "007", "0" * 5_000 + "7"])
+def test_the_number_of_a_broker_is_a_java_int(name: str) -> None:
+    assert own_broker_id(name, BrokerId(7)) == 7
+    with pytest.raises(KafkaError, match="expected 8, but received"):
+        own_broker_id(name, BrokerId(8))
+
+
+@pytest.mark.parametrize("name", ["-7", "-0", "2147483647", "-2147483648"])
+def test_other_java_ints_are_other_brokers(name: str) -> None:
+    with pytest.raises(KafkaError, match=f"^Unexpected broker id, expected 7, but received {name}$"):
+        own_broker_id(name, BrokerId(7))
+
+
+@pytest.mark.parametrize("name", ["x", "-", "+-7", " 7", "7.0", "2147483648", "-2147483649", "9" * 5_000])
+def test_what_is_no_java_int_is_no_broker(name: str) -> None:
+    """However long: Python refuses to read numbers of thousands of digits, which cost whoever asked the connection."""
+    with pytest.raises(KafkaError, match=f"^Node id must be an integer, but it is: {re.escape(name)}$"):
+        own_broker_id(name, BrokerId(7))
 
 
 def test_edits_one_after_another() -> None:
