@@ -103,12 +103,13 @@ class Node:
         await self.loop.until(lambda: not self.is_active or condition(), timeout_ms / 1000)
 
 
-#: Partitions that one topic of one request may add. Kafka has no limit; the topic's znode must stay below 1 MiB.
+#: Partitions that one request may create, or add to a topic. Kafka has no limit; a topic's znode must stay below 1 MiB.
 PARTITIONS_MAX: Final = 100_000
 
 
 def check_size(partitions: int) -> None:
-    """Raises: KafkaError INVALID_PARTITIONS, for more partitions than fit into a znode: no peer may make us grow."""
+    """Raises: KafkaError INVALID_PARTITIONS, for more partitions than fit into a znode: no peer may make us grow, or
+    keep us from all others, by one request."""
     if partitions > PARTITIONS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions are too many; {PARTITIONS_MAX} fit into a request."

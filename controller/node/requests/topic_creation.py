@@ -56,12 +56,15 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     timeout_ms, validate_only = body.timeout, bool(getattr(body, "validate_only", False))
     results: dict[str, Body] = {}
     planned: dict[str, tuple[WantedTopic, Assignment]] = {}
+    before = 0
     twice = {name for name, count in Counter(t.name for t in body.topics).items() if count > 1}
     for topic in body.topics:
         try:
             _check_asked_once(topic.name, twice)
             asked = _asked(topic)
-            planned[topic.name] = asked, await plan_topic(node, asked, beside=() if validate_only else planned)
+            beside = () if validate_only else planned
+            assignment = await plan_topic(node, asked, beside=beside, before=before)
+            planned[topic.name], before = (asked, assignment), before + len(assignment)
         except KafkaError as error:
             results[topic.name] = _failed(topic.name, error)
             node.log_unexpected(request, error, topic=topic.name)
@@ -95,8 +98,9 @@ def create_topics_failed(request: Request, code: ErrorCode, message: str | None)
     return {"topics": [_failed(topic.name, KafkaError(code, message)) for topic in request.body.topics]}
 
 
-async def plan_topic(node: Node, asked: WantedTopic, *, beside: Collection[str] = ()) -> Assignment:
-    """The replicas the topic would get; nothing is written. `beside` are topics that are to be created before it.
+async def plan_topic(node: Node, asked: WantedTopic, *, beside: Collection[str] = (), before: int = 0) -> Assignment:
+    """The replicas the topic would get; nothing is written. `beside` are topics that are to be created before it;
+    `before` counts the partitions that the same request has been given.
 
     Raises: KafkaError, for the first check that fails.
     """
@@ -110,7 +114,7 @@ async def plan_topic(node: Node, asked: WantedTopic, *, beside: Collection[str] 
             "Both numPartitions or replicationFactor and replicasAssignments were set. "
             "Both cannot be used at the same time.",
         )
-    assignment = {p: tuple(r) for p, r in asked.manual.items()} if asked.manual else _automatic(node, asked)
+    assignment = {p: tuple(r) for p, r in asked.manual.items()} if asked.manual else _automatic(node, asked, before)
     check_topic_name(asked.name)
     await _check_free(node, asked.name, beside)
     check_manual(assignment)
@@ -119,12 +123,12 @@ async def plan_topic(node: Node, asked: WantedTopic, *, beside: Collection[str] 
     return assignment
 
 
-def _automatic(node: Node, asked: WantedTopic) -> Assignment:
+def _automatic(node: Node, asked: WantedTopic, before: int) -> Assignment:
     properties = node.properties
     partitions = properties.num_partitions if asked.partitions == _DEFAULT else asked.partitions
     factor = properties.default_replication_factor if asked.replication_factor == _DEFAULT else asked.replication_factor
     brokers = [BrokerRack(broker_id=b, rack=broker.rack) for b, broker in sorted(node.state.live_brokers.items())]
-    check_size(partitions)
+    check_size(before + partitions)
     check_counts(partitions=partitions, replication_factor=factor, broker_count=len(brokers))
     start = draw_start(len(brokers), node.chance)
     return assign_replicas(brokers, partitions=partitions, replication_factor=factor, start=start)
