@@ -57,7 +57,7 @@ class LogConfig:
         return self.message_timestamp_type == "LogAppendTime"
 
 
-#: topic property -> (field, parser).
+#: topic property -> (field, parser). Blanks around a value mean nothing (`ConfigDef.parseType`).
 _PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "segment.bytes": ("segment_bytes", int),
     "segment.ms": ("segment_ms", int),
@@ -68,8 +68,8 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "max.message.bytes": ("max_message_bytes", int),
     "min.insync.replicas": ("min_insync_replicas", int),
     "file.delete.delay.ms": ("file_delete_delay_ms", int),
-    "cleanup.policy": ("cleanup_policy", str),
-    "compression.type": ("compression_type", str),
+    "cleanup.policy": ("cleanup_policy", str.strip),
+    "compression.type": ("compression_type", str.strip),
     "segment.jitter.ms": ("segment_jitter_ms", int),
     "flush.messages": ("flush_messages", int),
     "flush.ms": ("flush_ms", int),
@@ -77,7 +77,7 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "min.cleanable.dirty.ratio": ("min_cleanable_dirty_ratio", float),
     "min.compaction.lag.ms": ("min_compaction_lag_ms", int),
     "max.compaction.lag.ms": ("max_compaction_lag_ms", int),
-    "message.timestamp.type": ("message_timestamp_type", str),
+    "message.timestamp.type": ("message_timestamp_type", str.strip),
     "message.timestamp.before.max.ms": ("message_timestamp_before_max_ms", int),
     "message.timestamp.after.max.ms": ("message_timestamp_after_max_ms", int),
 }

@@ -353,3 +353,21 @@ def test_overrides_of_a_topic_are_above_the_brokers_settings() -> None:
     settings_ = ReplicaSettings(log_dirs=("x",), log_segment_bytes=5_000, min_insync_replicas=2)
     config = log_config(settings_, {"segment.bytes": "700", "retention.bytes": "9", "unclean.x": "1"})
     assert (config.segment_bytes, config.retention_bytes, config.min_insync_replicas) == (700, 9, 2)
+
+
+#: what is stored, as Kafka stores and takes it -> the field of the log's config, and its value
+BLANKS = {
+    "compression.type": (" gzip ", "gzip"),
+    "message.timestamp.type": ("LogAppendTime ", "LogAppendTime"),
+    "cleanup.policy": (" compact,delete ", "compact,delete"),
+    "segment.bytes": (" +700", 700),
+    "min.cleanable.dirty.ratio": (" 0.25 ", 0.25),
+}
+
+
+@pytest.mark.parametrize("name", BLANKS)
+def test_blanks_around_a_value_mean_nothing(name: str) -> None:
+    stored, meant = BLANKS[name]
+    config = log_config(ReplicaSettings(log_dirs=("x",)), {name: stored})
+    assert getattr(config, name.replace(".", "_")) == meant
+    assert config.is_log_append_time == (name == "message.timestamp.type")
