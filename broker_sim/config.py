@@ -85,6 +85,7 @@ class ReplicaSettings:
     log_cleaner_max_compaction_lag_ms: int = 9_223_372_036_854_775_807
     num_replica_alter_log_dirs_threads: int | None = None
     log_message_timestamp_type: str = "CreateTime"
+    log_message_timestamp_difference_max_ms: int = 9_223_372_036_854_775_807
     log_message_timestamp_before_max_ms: int = 9_223_372_036_854_775_807
     log_message_timestamp_after_max_ms: int = 9_223_372_036_854_775_807
     log_initial_task_delay_ms: int = 30_000

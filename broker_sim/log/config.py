@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from broker_sim.config import ReplicaSettings
+from broker_sim.config import LONG_MAX, ReplicaSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +81,8 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "message.timestamp.before.max.ms": ("message_timestamp_before_max_ms", int),
     "message.timestamp.after.max.ms": ("message_timestamp_after_max_ms", int),
 }
+#: Deprecated: both limits of timestamps in one.
+_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 
 
 def log_config(settings: ReplicaSettings, overrides: Mapping[str, str]) -> LogConfig:
@@ -113,7 +115,19 @@ def log_config(settings: ReplicaSettings, overrides: Mapping[str, str]) -> LogCo
         message_timestamp_after_max_ms=settings.log_message_timestamp_after_max_ms,
     )
     changes = {field: parse(overrides[name]) for name, (field, parse) in _PROPERTIES.items() if name in overrides}
-    return replace(defaults, **changes)
+    brokers_ms = settings.log_message_timestamp_difference_max_ms
+    config = replace(_with_difference(defaults, brokers_ms), **changes)
+    return _with_difference(config, int(overrides.get(_DIFFERENCE, brokers_ms)))
+
+
+def _with_difference(config: LogConfig, difference_ms: int) -> LogConfig:
+    """The older limit counts for either side that has none of its own (`LogConfig.getMessageTimestampBeforeMaxMs`)."""
+    before_ms, after_ms = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    return replace(
+        config,
+        message_timestamp_before_max_ms=difference_ms if before_ms == LONG_MAX else before_ms,
+        message_timestamp_after_max_ms=difference_ms if after_ms == LONG_MAX else after_ms,
+    )
 
 
 def _jitter_ms(settings: ReplicaSettings) -> int:

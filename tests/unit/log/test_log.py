@@ -371,3 +371,27 @@ def test_blanks_around_a_value_mean_nothing(name: str) -> None:
     config = log_config(ReplicaSettings(log_dirs=("x",)), {name: stored})
     assert getattr(config, name.replace(".", "_")) == meant
     assert config.is_log_append_time == (name == "message.timestamp.type")
+
+
+#: the broker's limits (difference, before), the topic's (difference, before) -> what counts (before, after)
+LIMITS = [
+    ((None, None), ("10", None), (10, 10)),
+    ((None, None), ("10", "5"), (5, 10)),
+    ((20, None), (None, None), (20, 20)),
+    ((20, 7), (None, None), (7, 20)),
+    ((None, 7), ("10", None), (7, 10)),
+    ((20, None), (None, "5"), (5, 20)),
+    ((20, None), (None, str((1 << 63) - 1)), (20, 20)),
+]
+
+
+@pytest.mark.parametrize(("broker", "topic", "counts"), LIMITS)
+def test_the_older_limit_of_timestamps_counts_where_the_newer_ones_are_not_set(
+    broker: tuple[int | None, int | None], topic: tuple[str | None, str | None], counts: tuple[int, int]
+) -> None:
+    names = ("log_message_timestamp_difference_max_ms", "log_message_timestamp_before_max_ms")
+    given = {name: value for name, value in zip(names, broker, strict=True) if value is not None}
+    topic_names = ("message.timestamp.difference.max.ms", "message.timestamp.before.max.ms")
+    overrides = {name: value for name, value in zip(topic_names, topic, strict=True) if value is not None}
+    config = log_config(ReplicaSettings(log_dirs=("x",), **given), overrides)
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == counts
