@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from broker_sim.zk_client import ZkClient
 from controller.rules.configs import topic as topic_configs
 from controller.rules.configs.broker import check_broker_value
+from controller.rules.configs.values import InvalidConfig
 from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
 from controller.wire.errors import KafkaError
@@ -80,6 +81,12 @@ class ConfigStore:
     async def read_topic(self, topic: str) -> dict[str, str]:
         """The configs of one topic. Raises: Unreadable."""
         return (await self.read([topic_entity(topic)]))[topic_entity(topic)]
+
+    async def read_sound_topics(self, topics: Iterable[str]) -> dict[str, dict[str, str] | Unreadable]:
+        """The configs of each topic as they can be in force, or the reason why they are not known."""
+        entities = {topic_entity(topic): topic for topic in topics}
+        found = await self.read_readable(entities)
+        return {topic: sound(topic, found[entity]) for entity, topic in entities.items()}
 
     async def read_broker(self, broker_id: BrokerId | None) -> dict[str, str]:
         """The dynamic configs of a broker; None: the cluster's defaults. Raises: Unreadable."""
@@ -173,9 +180,8 @@ class DynamicConfigs:
         names = sorted(topics)
         unreadable = set()
         if names:
-            found = await self._store.read_readable(topic_entity(topic) for topic in names)
-            for topic in names:
-                configs = found[topic_entity(topic)]
+            found = await self._store.read_sound_topics(names)
+            for topic, configs in found.items():
                 if isinstance(configs, Unreadable):
                     unreadable.add(topic)
                     self._log.warning(ev.CONFIG_REFUSED, entity_path=topic_entity(topic), reason=configs.message)
@@ -214,7 +220,9 @@ class DynamicConfigs:
         kind, _, name = entity_path.partition("/")
         if kind == "topics" and name:
             check_topic_name(name)
-            configs = await self._store.read_topic(name)
+            configs = (await self._store.read_sound_topics([name]))[name]
+            if isinstance(configs, Unreadable):
+                raise configs
             self._log.info(ev.CONFIG_CHANGED, entity_path=entity_path, config=configs)
             self._set_topic(name, configs)
             self._throttle(name, configs)
@@ -255,6 +263,22 @@ class DynamicConfigs:
     def _rate(merged: Mapping[str, str], name: str) -> int | None:
         text = merged.get(name)
         return None if text is None else int(text)
+
+
+def sound(topic: str, configs: dict[str, str] | Unreadable) -> dict[str, str] | Unreadable:
+    """The same, or why they cannot be in force: other hands wrote a value that a topic cannot have. What they meant is
+    not known, so the default must not count in its place. Names that Kafka does not know are let through.
+
+    Source: Kafka 3.9 `LogConfig.fromProps`, which makes nothing of such configs.
+    """
+    if isinstance(configs, Unreadable):
+        return configs
+    try:
+        for name in sorted(configs.keys() & topic_configs.TOPIC_CONFIGS.keys()):
+            topic_configs.check_value(topic_configs.TOPIC_CONFIGS[name], configs[name])
+    except InvalidConfig as error:
+        return Unreadable(ConfigEntityZNode.topic(topic), error.message or "")
+    return configs
 
 
 def topic_entity(topic: str) -> str:

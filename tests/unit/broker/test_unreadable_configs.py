@@ -68,6 +68,8 @@ async def host(cluster: Any, epoch: int = 0) -> int:
 BREAKS: list[tuple[str, Callable[[Any], None], bytes]] = [
     ("it may not be read", lambda cluster: refuse(cluster, PATH), SAFE),
     ("it does not parse", lambda cluster: None, b'{"version":1,"config":'),
+    ("a value cannot be", lambda cluster: None, ConfigEntityZNode.encode({"retention.ms": "soon"})),
+    ("a value is too small", lambda cluster: None, ConfigEntityZNode.encode({"segment.bytes": "0"})),
 ]
 
 
@@ -182,6 +184,32 @@ def test_a_change_that_cannot_be_read_leaves_what_is_in_force_and_is_asked_again
         await write(cluster, PATH, ConfigEntityZNode.encode({}))
         await cluster.world.sleep(3)
         assert hosted(cluster).min_insync_replicas == 1
+
+    in_memory(scenario)
+
+
+def test_a_value_that_cannot_be_leaves_what_is_in_force_and_does_not_stop_later_notices(in_memory: Any) -> None:
+    """Kafka logs that the notice failed, and takes the next one (`ZkNodeChangeNotificationListener`)."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await write(cluster, PATH, SAFE)
+        assert await host(cluster) == 0
+        await write(cluster, PATH, ConfigEntityZNode.encode({"min.insync.replicas": "1", "retention.ms": "soon"}))
+        with capture_logs() as lines:
+            await notify(cluster, "topics/t")
+            await write(cluster, ConfigEntityZNode.topic("u"), ConfigEntityZNode.encode({"segment.bytes": "700"}))
+            await notify(cluster, "topics/u")
+        (refused,) = [line["reason"] for line in lines if line["event"] == ev.CONFIG_REFUSED]
+        assert refused.endswith("Invalid value soon for configuration retention.ms: Not a number of type LONG")
+        assert not [line for line in lines if line["event"] == ev.TASK_FAILED]
+        partition = hosted(cluster)
+        assert (partition.min_insync_replicas, partition.log.config.retention_ms) == (2, -1)
+        assert cluster.brokers[1].context.replicas.table.overrides["u"] == {"segment.bytes": "700"}
+        await cluster.start(2)
+        await write(cluster, PATH, ConfigEntityZNode.encode({"retention.ms": "5", "of.a.later.kafka": "x"}))
+        await cluster.world.sleep(3)
+        assert (partition.min_insync_replicas, partition.log.config.retention_ms) == (1, 5)
 
     in_memory(scenario)
 
