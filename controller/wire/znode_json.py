@@ -25,10 +25,13 @@ _LONG_NUMBER: Final = re.compile(rb"\d{10}")
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
-def _java_int(text: str) -> int | float:
-    """A number that is no Java int is no integer here either; who does not read it does not mind."""
+class _LongNumber(int):
+    """A number that is no Java int: no integer here either (`number`), but written again as it stood."""
+
+
+def _java_int(text: str) -> int:
     value = int(text)
-    return value if _INT_MIN <= value <= _INT_MAX else float("inf")
+    return value if _INT_MIN <= value <= _INT_MAX else _LongNumber(value)
 
 
 _DECODE_LONG: Final = json.JSONDecoder(parse_int=_java_int).decode
@@ -67,7 +70,7 @@ def flaw(data: bytes | None, error: Exception) -> str:
 def number(value: Any) -> int:
     """A JSON integer, as Jackson reads an Int: no booleans, no fractions, no strings, nothing beyond 32 bits."""
     if type(value) is not int:
-        raise TypeError(f"{value!r} is no integer")
+        raise TypeError(f"{value!r} is {'beyond 32 bits' if isinstance(value, _LongNumber) else 'no integer'}")
     return value
 
 

@@ -175,6 +175,7 @@ FLAWS = [
     (b"{no", "it is no JSON object: b'{no'"),
     (b"[1]", "it is no JSON object: b'[1]'"),
     (b"{}", "it has no 'version'; it holds b'{}'"),
+    (b'{"version":4444444444}', "4444444444 is beyond 32 bits; it holds b'{\"version\":4444444444}'"),
     (b'{"version":"4"}', "'4' is no integer; it holds b'{\"version\":\"4\"}'"),
     (
         b'{"version":1,"host":"' + b"x" * 300,
@@ -240,3 +241,20 @@ def test_a_rewrite_of_a_topic_keeps_all_that_is_said_of_each_partition(said: Any
         document["removing_replicas"].pop(str(partition), None)
     assert json.loads(TopicZNode.encode(settled)) == document
     assert TopicZNode.parse(TopicZNode.encode(settled)).refused == found.refused
+
+
+def test_numbers_beyond_32_bits_are_written_again_as_they_stand() -> None:
+    """They are no integers to who reads them, but a rewrite must not make of them what no JSON parser takes."""
+    text = (
+        '{"partitions":{"0":[1],"1":[99999999999]},"adding_replicas":{},"removing_replicas":{},"version":3,'
+        '"created_ms":1700000000000,"by":{"ids":[-2147483649,18446744073709551616]}}'
+    )
+    found = TopicZNode.parse(text.encode())
+    assert found.partitions.keys() == {0}
+    assert found.refused.keys() == {"1"}
+    assert TopicZNode.encode(found).decode() == text
+
+
+def test_a_config_whose_value_is_a_number_is_that_number() -> None:
+    data = b'{"version":1,"config":{"retention.ms":604800000,"retention.bytes":-10000000000}}'
+    assert ConfigEntityZNode.parse(data) == {"retention.ms": "604800000", "retention.bytes": "-10000000000"}
