@@ -194,7 +194,9 @@ def _endpoint_text(endpoint: Endpoint) -> str:
 
 def _endpoints(value: Mapping[str, Any], version: int) -> tuple[Endpoint, ...]:
     if version == 1:
-        return (Endpoint(host=str(value["host"]), port=number(value["port"])),)
+        if not isinstance(value["host"], str):
+            raise TypeError(f"host {value['host']!r} is no string")
+        return (Endpoint(host=value["host"], port=number(value["port"])),)
     protocols = value.get("listener_security_protocol_map")
     found = []
     for text in value["endpoints"]:
@@ -204,9 +206,10 @@ def _endpoints(value: Mapping[str, Any], version: int) -> tuple[Endpoint, ...]:
         listener = match["listener"].upper()
         protocol = protocols[listener] if protocols is not None else listener
         host = match["ipv6"] if match["ipv6"] is not None else match["host"]
-        found.append(
-            Endpoint(host=host, port=int(match["port"]), listener=listener, security_protocol=_PROTOCOLS[protocol])
-        )
+        port = int(match["port"])
+        if not -(1 << 31) <= port < 1 << 31:  # what Java's parseInt refuses, and what no request can carry
+            raise ValueError(f"port {port} is beyond 32 bits")
+        found.append(Endpoint(host=host, port=port, listener=listener, security_protocol=_PROTOCOLS[protocol]))
     return tuple(found)
 
 

@@ -258,3 +258,17 @@ def test_numbers_beyond_32_bits_are_written_again_as_they_stand() -> None:
 def test_a_config_whose_value_is_a_number_is_that_number() -> None:
     data = b'{"version":1,"config":{"retention.ms":604800000,"retention.bytes":-10000000000}}'
     assert ConfigEntityZNode.parse(data) == {"retention.ms": "604800000", "retention.bytes": "-10000000000"}
+
+
+UNSPEAKABLE = [
+    ("a port beyond 32 bits", '{"version":4,"endpoints":["PLAINTEXT://h:2147483648"]}', "port 2147483648"),
+    ("a negative one", '{"version":4,"endpoints":["PLAINTEXT://h:-2147483649"]}', "port -2147483649"),
+    ("a host that is no text", '{"version":1,"host":null,"port":9092}', "host None"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), [row[1:] for row in UNSPEAKABLE], ids=[row[0] for row in UNSPEAKABLE])
+def test_a_registration_that_no_request_can_carry_is_refused(text: str, said: str) -> None:
+    """Else no UpdateMetadata could be put into bytes while it is there, for any broker."""
+    with pytest.raises(ZnodeError, match=f"/brokers/ids/1 does not parse: {said}"):
+        BrokerIdZNode.decode(BrokerId(1), text.encode())
