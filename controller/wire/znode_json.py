@@ -37,6 +37,8 @@ def _java_int(text: str) -> int:
 _DECODE_LONG: Final = json.JSONDecoder(parse_int=_java_int).decode
 
 
+#: The escape of half of a character; most of them are followed by that of the other half.
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 #: So much of a document that is wrong is shown.
 _SHOWN_BYTES: Final = 200
 
@@ -47,13 +49,26 @@ def dump(value: Any) -> bytes:
 
 
 def load(data: bytes | None) -> Any:
-    """The JSON value, or None when there is none."""
+    """The JSON value, or None when there is none. Half a character, which UTF-8 does not have, is a question mark."""
     if not data:
         return None
     try:
-        return (_DECODE_LONG if _LONG_NUMBER.search(data) else _DECODE)(data.decode())
+        value = (_DECODE_LONG if _LONG_NUMBER.search(data) else _DECODE)(data.decode())
+        return _without_halves(value) if _HALF.search(data) else value
     except (ValueError, RecursionError):
         return None
+
+
+def _without_halves(value: Any) -> Any:
+    """As Java writes such a string (`String.getBytes`)."""
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case list():
+            return [_without_halves(each) for each in value]
+        case dict():
+            return {_without_halves(name): _without_halves(each) for name, each in value.items()}
+    return value
 
 
 def flaw(data: bytes | None, error: Exception) -> str:

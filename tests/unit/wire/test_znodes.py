@@ -272,3 +272,14 @@ def test_a_registration_that_no_request_can_carry_is_refused(text: str, said: st
     """Else no UpdateMetadata could be put into bytes while it is there, for any broker."""
     with pytest.raises(ZnodeError, match=f"/brokers/ids/1 does not parse: {said}"):
         BrokerIdZNode.decode(BrokerId(1), text.encode())
+
+
+def test_half_a_character_is_a_question_mark_as_what_java_writes_of_it() -> None:
+    """A document may hold an escape of half a character; nothing of it could be put into a request or a znode."""
+    rack = b'{"version":4,"endpoints":["PLAINTEXT://h:1"],"rack":"a\\ud83d-\\ud83d\\ude00"}'
+    assert BrokerIdZNode.decode(BrokerId(1), rack).rack == "a?-\U0001f600"
+    assert ConfigEntityZNode.parse(b'{"config":{"\\uDFFFx":"\\uD800"}}') == {"?x": "?"}
+    assert decode_partitions(b'{"partitions":[{"topic":"\\udc00","partition":0}]}') == {TopicPartition("?", 0)}
+    text = '{"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{},"version":3,"by":["?",{"a":"?"}]}'
+    found = TopicZNode.parse(text.replace("?", "\\udbff").encode())
+    assert TopicZNode.encode(found).decode() == text
