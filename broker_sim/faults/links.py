@@ -32,11 +32,21 @@ class FaultyNetwork:
         """Raises OSError as `ports.Network.connect`, and while the link is cut."""
         peer = self._who_listens(host, port)
         ends = _Ends(self._board, peer.broker_id if peer else None, peer.rack if peer else None)
+        self._check_uncut(ends, host, port)
+        inner = await self._network.connect(host, port)
+        try:
+            self._check_uncut(ends, host, port)  # one that is cut meanwhile does not know of this connection
+        except OSError:
+            inner.close()
+            raise
+        return self._wrapped(inner, ends)
+
+    def _check_uncut(self, ends: _Ends, host: str, port: int) -> None:
+        """Raises: OSError, while the link is cut."""
         cut = ends.cut_by()
         if cut is not None:
             self._board.acted(cut, peer=ends.peer)
             raise ConnectionRefusedError(f"fault: the link to {host}:{port} is cut")
-        return self._wrapped(await self._network.connect(host, port), ends)
 
     def _wrapped(self, inner: Connection, ends: _Ends) -> _FaultyConnection:
         connection = _FaultyConnection(inner, ends, lambda closed: self._open.pop(closed, None))

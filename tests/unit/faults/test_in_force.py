@@ -274,6 +274,20 @@ def test_a_cut_link_breaks_what_is_open_and_refuses_what_is_new() -> None:
     run_world(1, scenario)
 
 
+def test_a_link_that_is_cut_while_a_connection_comes_about_leaves_none() -> None:
+    async def scenario(world: World) -> None:
+        pair = Pair(world)
+        await pair.open()
+        under_way = asyncio.ensure_future(pair.network.connect("two", 1))
+        await asyncio.sleep(0)
+        assert not under_way.done()
+        pair.board.replace([row("cut_link", broker=1, peer=2)])
+        with pytest.raises(ConnectionRefusedError, match="the link to two:1 is cut"):
+            await under_way
+
+    run_world(1, scenario)
+
+
 def test_a_broker_without_network_is_cut_off_from_outside_too() -> None:
     async def scenario(world: World) -> None:
         board = board_of(world)
