@@ -12,11 +12,10 @@ from typing import Any, Final, Protocol
 
 from broker_sim.zk_client import ZkClient
 from controller.rules.configs import topic as topic_configs
-from controller.rules.configs.broker import check_broker_value
+from controller.rules.configs.broker import dynamic_in_force
 from controller.rules.configs.values import InvalidConfig
 from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
-from controller.wire.errors import KafkaError
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import Create, GetData, SetData, ZkCode, ZkRefused
 from controller.wire.znodes import DEFAULT_ENTITY, ConfigChangesZNode, ConfigEntityZNode
@@ -162,14 +161,9 @@ class DynamicConfigs:
 
     def _valid(self, configs: dict[str, str], broker_id: BrokerId | None) -> dict[str, str]:
         """Without those that have no meaning here, as Kafka ignores them: the znode may be written by other hands."""
-        found = {}
-        for name, value in configs.items():
-            try:
-                check_broker_value(name, value)
-            except KafkaError as error:
-                self._log.warning(ev.CONFIG_REFUSED, entity_path=broker_entity(broker_id), reason=str(error))
-            else:
-                found[name] = value
+        found, refusals = dynamic_in_force(configs)
+        for reason in refusals:
+            self._log.warning(ev.CONFIG_REFUSED, entity_path=broker_entity(broker_id), reason=reason)
         return found
 
     async def load_topics(self, topics: Collection[str]) -> set[str]:

@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from controller.core.events import Event, TopicUncleanLeaderElectionEnable, UncleanLeaderElectionEnable
 from controller.node.zk_watches import Zk
+from controller.rules.configs.broker import dynamic_in_force
 from controller.rules.configs.topic import BrokerLevels
 from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
@@ -96,8 +97,17 @@ class DynamicConfigs:
 
     async def _read_brokers(self) -> None:
         """Raises: KafkaError, when ZooKeeper does not let them be read."""
-        self._dynamic, self._dynamic_default = await read_configs(self._zk, self._own_entity, self._default_entity)
+        own, defaults = await read_configs(self._zk, self._own_entity, self._default_entity)
+        self._dynamic = self._in_force(self._own_entity, own)
+        self._dynamic_default = self._in_force(self._default_entity, defaults)
         self._apply()
+
+    def _in_force(self, entity: str, configs: Mapping[str, str]) -> dict[str, str]:
+        """Without those that have no meaning, as brokers ignore them: the znode may be written by other hands."""
+        found, refusals = dynamic_in_force(configs)
+        for reason in refusals:
+            self._log.warning(ev.CONFIG_REFUSED, entity_path=entity, reason=reason)
+        return found
 
     async def _changed(self, entity: str) -> None:
         """Raises: KafkaError, for a topic that cannot be, and for configs that cannot be read; the last known stay."""
@@ -109,11 +119,13 @@ class DynamicConfigs:
             if configs.get(UNCLEAN, "").strip().lower() == "true":
                 self._emit(TopicUncleanLeaderElectionEnable(topic=name))
         elif entity == self._default_entity:
-            (self._dynamic_default,) = await read_configs(self._zk, entity)
+            (configs,) = await read_configs(self._zk, entity)
+            self._dynamic_default = self._in_force(entity, configs)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=self._dynamic_default)
             self._apply()
         elif entity == self._own_entity:
-            (self._dynamic,) = await read_configs(self._zk, entity)
+            (configs,) = await read_configs(self._zk, entity)
+            self._dynamic = self._in_force(entity, configs)
             self._log.info(ev.CONFIG_CHANGED, entity=entity, configs=self._dynamic)
             self._apply()
 

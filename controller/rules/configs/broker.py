@@ -155,13 +155,36 @@ def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) 
     Unknown names are let through, as Kafka does (a plugin may know them).
     Raises: KafkaError with INVALID_REQUEST and Kafka's text; the first check that fails.
     """
-    fixed = sorted(name for name in configs if name in BROKER_CONFIG_TYPES and name not in ALTERABLE)
-    if fixed:
+    if fixed := _fixed(configs):
         raise _refused(f"Cannot update these configs dynamically: {_scala_set(fixed)}")
     for name, text in configs.items():
         check_broker_value(name, text)
     _check_threads(configs, current)
     _check_cleaner({**BROKER_CONFIG_DEFAULTS, **current, **configs})
+
+
+def dynamic_in_force(configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Those dynamic configs of brokers in a znode that count, and why the others do not: other hands may have written
+    values that cannot be, or settings of a start, which Kafka passes over.
+
+    Source: Kafka 3.9 `DynamicBrokerConfig.fromPersistentProps`.
+    """
+    found, refusals = {}, []
+    for name, text in configs.items():
+        try:
+            check_broker_value(name, text)
+        except KafkaError as error:
+            refusals.append(str(error))
+        else:
+            found[name] = text
+    if fixed := _fixed(found):
+        refusals.append(f"Non-dynamic configs configured in ZooKeeper will be ignored: {_scala_set(fixed)}")
+    return {name: text for name, text in found.items() if name not in fixed}, refusals
+
+
+def _fixed(names: Iterable[str]) -> list[str]:
+    """Those that count from a start on alone, sorted."""
+    return sorted(name for name in names if name in BROKER_CONFIG_TYPES and name not in ALTERABLE)
 
 
 def check_broker_value(name: str, text: str) -> None:

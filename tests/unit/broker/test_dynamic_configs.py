@@ -257,7 +257,14 @@ def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) 
         broker = await cluster.start(1)
         path = ConfigEntityZNode.path("brokers/1")
         data = ConfigEntityZNode.encode(
-            {"log.retention.ms": "soon", "max.connections": "-1", "max.connections.per.ip": "7"}
+            {
+                "log.retention.ms": "soon",
+                "max.connections": "-1",
+                "max.connections.per.ip": "7",
+                "replica.lag.time.max.ms": "5",
+                "log.dirs": "/x",
+                "log.retention.hours": "1",
+            }
         )
         notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("brokers/1"), sequence=True)
         with capture_logs() as lines:
@@ -267,8 +274,12 @@ def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) 
         assert refused == [
             "Invalid value soon for configuration log.retention.ms: Not a number of type LONG",
             "Invalid value -1 for configuration max.connections: Value must be at least 0",
+            "Non-dynamic configs configured in ZooKeeper will be ignored: "
+            "Set(log.dirs, log.retention.hours, replica.lag.time.max.ms)",
         ]
         assert broker.server.limits.max_connections_per_ip == 7
+        assert broker.context.configs.dynamic == {"max.connections.per.ip": "7"}
+        assert broker.context.replicas.table.settings.replica_lag_time_max_ms == 30_000
 
     in_memory(scenario)
 

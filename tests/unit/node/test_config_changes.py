@@ -14,6 +14,7 @@ from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetChildren, GetData, SetData, ZkCode
+from controller.wire.znodes import ConfigEntityZNode
 from controller.world.config_notices import CHANGE_EXPIRATION_MS
 
 Play = Callable[..., list[Any]]
@@ -187,6 +188,36 @@ def test_a_change_is_not_lost_with_the_session_in_which_it_was_seen(play: Play) 
         assert ended
 
     play(scenario, brokers=2)
+
+
+def test_what_other_hands_wrote_wrongly_for_brokers_stands_in_nobodys_way(play: Play) -> None:
+    """Brokers pass it over, too; else no topic could be created, and no such setting altered."""
+
+    async def scenario(cluster: Any) -> None:
+        wrong = {
+            "log.retention.hours": "x",
+            "num.io.threads": "many",
+            "log.cleaner.threads": "",
+            "log.retention.minutes": "5",
+        }
+        await cluster.zk(Create("/config/brokers/<default>", ConfigEntityZNode.encode(wrong)))
+        await notify(cluster, b'{"version":2,"entity_path":"brokers/<default>"}')
+        await cluster.world.sleep(1)
+        rows = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+        created = await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+        assert created["topics"][0]["error_code"] == 0
+        change = {"resource_type": 4, "resource_name": "", "configs": [{"name": "num.io.threads", "value": "9"}]}
+        altered = await cluster.ask(ApiKey.ALTER_CONFIGS, 1, {"resources": [change], "validate_only": False})
+        assert altered["responses"][0]["error_code"] == 0
+
+    logs = play(scenario)
+    refused = [line["reason"] for line in logs if line["event"] == ev.CONFIG_REFUSED]
+    assert refused == [
+        "Invalid value x for configuration log.retention.hours: Not a number of type INT",
+        "Invalid value many for configuration num.io.threads: Not a number of type INT",
+        "Invalid value  for configuration log.cleaner.threads: Not a number of type INT",
+        "Non-dynamic configs configured in ZooKeeper will be ignored: Set(log.retention.minutes)",
+    ]
 
 
 def test_old_notices_are_deleted(play: Play) -> None:

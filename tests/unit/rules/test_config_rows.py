@@ -16,7 +16,7 @@ import pytest
 
 import controller.rules
 from controller.rules.configs.alterations import Alteration, alterations
-from controller.rules.configs.broker import documentation
+from controller.rules.configs.broker import documentation, dynamic_in_force
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import Edit, Operation, ResourceType, check_edits, edited, own_broker_id
 from controller.rules.configs.entries import broker_rows, topic_rows
@@ -258,3 +258,14 @@ def test_edits_one_after_another() -> None:
         check_edits(
             Edit(name=name, operation=at, value=None) for name, at in (("a", SET), ("b", DELETE), ("c", APPEND))
         )
+
+
+def test_of_what_stands_in_zookeeper_for_brokers_what_can_change_while_they_run_counts() -> None:
+    given = {"log.retention.minutes": "5", "max.connections": "9", "log.retention.ms": "soon", "of.a.plugin": "x"}
+    assert dynamic_in_force(given) == (
+        {"max.connections": "9", "of.a.plugin": "x"},
+        [
+            "Invalid value soon for configuration log.retention.ms: Not a number of type LONG",
+            "Non-dynamic configs configured in ZooKeeper will be ignored: Set(log.retention.minutes)",
+        ],
+    )
