@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.rules.configs import setting_names as names
+from controller.rules.configs.topic import split_list
 
 Settings = dict[str, str]
 
@@ -197,7 +198,8 @@ def _violated(name: str, value: str) -> str | None:
     elif name in names.DOUBLE_NAMES:
         fine = _is_number(value)
     elif CHOICES.get(name):
-        fine = all(word in CHOICES[name] for word in words({name: value}, name))
+        given = split_list(value) if name in names.LIST_NAMES else [value]
+        fine = all(word in CHOICES[name] for word in given)
     return None if fine else _allowed_text(name)
 
 

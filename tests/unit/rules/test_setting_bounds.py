@@ -55,11 +55,14 @@ def test_flags_are_true_false_or_refused() -> None:
 
 #: (setting, what it may be, what it may not be, the words of a refusal)
 CHOICES = [
-    ("log.cleanup.policy", ["compact", "delete", "compact,delete", ""], ["none", "delete,none"], "one of compact, del"),
-    ("compression.type", ["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"], ["none", "LZ4"], "one of "),
-    ("log.message.timestamp.type", ["CreateTime", "LogAppendTime"], ["createtime"], "one of CreateTime, LogAppendTime"),
+    ("log.cleanup.policy", ["compact", "delete", "compact,delete", ""], ["none", "delete,none", "compact,,delete"],
+     "one of compact, del"),
+    ("compression.type", ["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"],
+     ["none", "LZ4", "gzip,lz4", ""], "one of "),
+    ("log.message.timestamp.type", ["CreateTime", "LogAppendTime"], ["createtime", ","],
+     "one of CreateTime, LogAppendTime"),
     ("security.inter.broker.protocol", ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], ["TLS"], "one of PLAINTEXT"),
-    ("kwob.isr.profile", ["P26", "P33", "P36", "P37"], ["P25"], "one of P26, P33, P36, P37"),
+    ("kwob.isr.profile", ["P26", "P33", "P36", "P37"], ["P25", "P26,P33"], "one of P26, P33, P36, P37"),
     ("log.cleaner.min.cleanable.ratio", ["0", "0.5", "1e-3"], ["half", ""], "a number"),
     ("listeners", ["anything at all"], [], ""),
     ("listener.name.internal.ssl.key", ["anything"], [], ""),
