@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from controller.rules.configs.broker import check_listener_configs, per_address_limits
+from controller.rules.configs.broker import NO_CONNECTIONS, NO_RETENTION, check_listener_configs, per_address_limits
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
@@ -217,9 +217,11 @@ class BrokerSettings(BaseModel):
         if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
             raise ValueError("replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms")
         if self.max_connections_per_ip == 0 and not per_address_limits(self.max_connections_per_ip_overrides):
-            raise ValueError("max.connections.per.ip may be 0 only with max.connections.per.ip.overrides")
+            raise ValueError(NO_CONNECTIONS)
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ValueError("group.min.session.timeout.ms must be at most group.max.session.timeout.ms")
+        if self.retention_ms == 0:
+            raise ValueError(NO_RETENTION)
         return self
 
     @classmethod

@@ -101,6 +101,9 @@ _INVALID_DYNAMIC: Final = (
 )
 _MIB: Final = 1 << 20
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
+#: Why a broker has not log.retention.ms 0, or max.connections.per.ip 0 alone (`KafkaConfig.validateValues`).
+NO_RETENTION: Final = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+NO_CONNECTIONS: Final = f"max.connections.per.ip can be set to zero only if {_OVERRIDES} property is set."
 
 
 def broker_config_type(name: str) -> ConfigType:
@@ -160,7 +163,9 @@ def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) 
     for name, text in configs.items():
         check_broker_value(name, text)
     _check_threads(configs, current)
-    _check_cleaner({**BROKER_CONFIG_DEFAULTS, **current, **configs})
+    values = {**BROKER_CONFIG_DEFAULTS, **current, **configs}
+    _check_cleaner(values)
+    _check_connections(values)
 
 
 def dynamic_in_force(configs: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -197,6 +202,8 @@ def check_broker_value(name: str, text: str) -> None:
         raise _refused(error.message or str(error)) from error
     except ValueError as error:
         raise _refused(f"Error parsing configuration property '{name}': {error}") from error
+    if name == "log.retention.ms" and int(text) == 0:
+        raise _refused(f"requirement failed: {NO_RETENTION}")
     if (parts := split_listener_config(name)) is not None and int(text) == 0:
         raise _refused(_INVALID_DYNAMIC.format(f"Invalid {parts[1]} {text}"))
 
@@ -251,3 +258,8 @@ def _check_cleaner(values: Mapping[str, str]) -> None:
         raise _refused(f"Invalid value {threads} for configuration log.cleaner.threads: Value must be at least 1")
     if int(values["log.cleaner.dedupe.buffer.size"]) // threads <= _MIB:
         raise _refused("requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+
+
+def _check_connections(values: Mapping[str, str]) -> None:
+    if int(values["max.connections.per.ip"]) == 0 and not values[_OVERRIDES].strip():
+        raise _refused(f"requirement failed: {NO_CONNECTIONS}")

@@ -74,6 +74,7 @@ def test_settings_come_from_text_and_reach_the_replicas() -> None:
         {"replica.fetch.wait.max.ms": "40000"},
         {"max.connections.per.ip.overrides": "10.0.0.1"},
         {"max.connections.per.ip.overrides": "10.0.0.1:x"},
+        {"log.retention.ms": "0"},
         {"max.connections.per.ip": "0"},
     ],
 )
@@ -87,6 +88,12 @@ def test_no_address_may_connect_but_those_that_are_named() -> None:
     named = "10.0.0.1:3, [::1]:2"
     parsed = BrokerSettings.parse({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": named})
     assert ServerLimits.at_start(parsed).overrides == {"10.0.0.1": 3, "::1": 2}
+
+
+def test_settings_at_the_edge_of_what_can_be() -> None:
+    with pytest.raises(SettingsError, match=r"log\.retention\.ms must be unlimited"):
+        BrokerSettings.parse({"log.retention.hours": "0"})
+    assert BrokerSettings.parse({"log.retention.hours": "0", "log.retention.ms": "1"}).retention_ms == 1
 
 
 REFUSALS = [

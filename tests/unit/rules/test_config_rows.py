@@ -16,7 +16,7 @@ import pytest
 
 import controller.rules
 from controller.rules.configs.alterations import Alteration, alterations
-from controller.rules.configs.broker import documentation, dynamic_in_force
+from controller.rules.configs.broker import check_broker_change, documentation, dynamic_in_force
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import Edit, Operation, ResourceType, check_edits, edited, own_broker_id
 from controller.rules.configs.entries import broker_rows, topic_rows
@@ -25,6 +25,7 @@ from controller.rules.configs.values import ConfigSource, ConfigType, InvalidCon
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
+OVERRIDES = "max.connections.per.ip.overrides"
 OF_TOPIC, DYNAMIC, ALL, STATIC, DEFAULT = (ConfigSource(number) for number in range(1, 6))
 THREADS, HOURS, MINUTES, MS = "num.io.threads", "log.retention.hours", "log.retention.minutes", "log.retention.ms"
 
@@ -269,3 +270,32 @@ def test_of_what_stands_in_zookeeper_for_brokers_what_can_change_while_they_run_
             "Non-dynamic configs configured in ZooKeeper will be ignored: Set(log.retention.minutes)",
         ],
     )
+
+
+#: what is set, beside what is in force -> why it must not be, or nothing
+TOGETHER: list[tuple[dict[str, str], dict[str, str], str | None]] = [
+    ({"log.retention.ms": "0"}, {}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+    ({"log.retention.ms": " +0 "}, {}, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+    ({"log.retention.ms": "-1"}, {}, None),
+    ({"log.retention.ms": "1"}, {}, None),
+    ({"max.connections.per.ip": "0"}, {}, "max.connections.per.ip can be set to zero only if"),
+    ({"max.connections.per.ip": "0", OVERRIDES: " "}, {}, "max.connections.per.ip can be set to zero only if"),
+    ({"max.connections.per.ip": "0", OVERRIDES: "h:5"}, {}, None),
+    ({"max.connections.per.ip": "0"}, {OVERRIDES: "h:5"}, None),
+    ({OVERRIDES: ""}, {"max.connections.per.ip": "0", OVERRIDES: "h:5"}, "max.connections.per.ip can be set to zero"),
+    ({OVERRIDES: ""}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("configs", "current", "reason"), TOGETHER)
+def test_what_a_broker_would_not_start_with_is_no_change_either(
+    configs: dict[str, str], current: dict[str, str], reason: str | None
+) -> None:
+    """`KafkaConfig.validateValues`: else all records would go at the next look, or nobody could connect any more."""
+    if reason is None:
+        check_broker_change(configs, current)
+        return
+    with pytest.raises(KafkaError) as refused:
+        check_broker_change(configs, current)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert str(refused.value).startswith(f"requirement failed: {reason}")
