@@ -17,6 +17,7 @@ from broker_sim.log.config import LogConfig
 from controller.wire import records
 from controller.wire.compression import Codec, decompress
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.longs import as_long
 from controller.wire.records import BatchHeader, CorruptBatch, InvalidRecord
 from controller.wire.types import TopicPartition
 
@@ -281,6 +282,8 @@ def scan_records(body: bytes, header: BatchHeader) -> Scan:
             raise InvalidRecord(f"record {index} of {length} bytes does not end where its fields do")
     if at != end_of_body:
         raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+    if scan.timestamps and any(edge != as_long(edge) for edge in (min(scan.timestamps), scan.max_timestamp)):
+        scan.timestamps = list(map(as_long, scan.timestamps))
     return scan
 
 
@@ -376,7 +379,7 @@ def _bad_times(scan: Scan, header: BatchHeader, config: LogConfig, now_ms: int) 
         return {}
     return {
         n: f"Timestamp {t} of message with offset {n} is out of range. The timestamp should be within "
-        f"[{_as_long(low)}, {_as_long(high)}]"
+        f"[{as_long(low)}, {as_long(high)}]"
         for n, t in enumerate(scan.timestamps)
         if t != records.NO_TIMESTAMP and not low <= t <= high
     }
@@ -388,8 +391,3 @@ def _text_of_append_time(index: int, timestamp: int, key_size: int, value_size: 
         f"value={max(value_size, 0)} bytes)"
     )
     return f"Invalid timestamp type in message {record}. Producer should not set timestamp type to LogAppendTime."
-
-
-def _as_long(value: int) -> int:
-    """As Java prints a sum that may have left 64 bits."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)

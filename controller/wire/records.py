@@ -16,6 +16,7 @@ import crc32c
 
 from controller.wire.compression import Codec, compress, decompress
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.longs import as_long
 
 #: baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp,
 #: producerId, producerEpoch, baseSequence, record count.
@@ -246,7 +247,7 @@ def _read_record(body: bytes, at: int, header: BatchHeader) -> tuple[Record, int
         headers.append(((name or b"").decode(), content))
     if at != end:
         raise IndexError(f"length {length} is {end - at} bytes too long")
-    timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+    timestamp = header.max_timestamp if header.is_log_append_time else as_long(header.base_timestamp + timestamp_delta)
     return Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers)), at
 
 

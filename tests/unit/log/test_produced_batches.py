@@ -176,6 +176,28 @@ def test_limits_that_leave_64_bits_are_told_as_java_prints_them() -> None:
     assert caught.value.faults[0].message.endswith(f"within [{(1 << 63) - 1}, 5]")
 
 
+#: what the topic wants -> whether the records' own times count
+ANYHOW = [({}, True), ({"compression_type": "gzip"}, True), ({"message_timestamp_type": "LogAppendTime"}, False),
+          ({"message_timestamp_type": "LogAppendTime", "compression_type": "gzip"}, False)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "counts"), ANYHOW)
+@pytest.mark.parametrize("base", [(1 << 63) - 1, -(1 << 63)])
+def test_a_time_that_leaves_64_bits_is_what_java_makes_of_it(config: dict[str, Any], counts: bool, base: int) -> None:
+    """A base at the edge, and a record one further on: a peer may send what no clock says."""
+    step = 1 if base > 0 else -1
+    data = patched(build_batch([Record(0, NOW, b"k", b"v"), Record(1, NOW + step, b"k", b"v")]),
+                   (27, ">q", base), (35, ">q", base))  # fmt: skip
+    times = [record.timestamp for record in records_of(data)]
+    assert times == [base, -base - 1]
+    if counts:
+        assert refusal(data, **config)[0] is ErrorCode.INVALID_TIMESTAMP
+    else:
+        batch = made(data, **config).batch
+        assert [record.timestamp for record in records_of(batch)] == [NOW, NOW]
+        check_crc(batch, parse_header(batch))
+
+
 def test_a_producer_may_not_set_the_kind_of_timestamp() -> None:
     found = [Record(0, NOW, b"key", None), Record(1, NOW, None, b"value"), Record(2, NOW, b"", b"")]
     data = patched(build_batch(found), (21, ">h", 8), (35, ">q", NOW + 1))
