@@ -77,7 +77,7 @@ def families(replicas: ReplicaManager) -> Iterator[Metric]:
     rows = [(_labels(partition), PartitionRow.of(partition)) for partition in partitions]
     yield from _of_partitions(rows)
     yield from _of_manager(replicas, partitions, [row for _, row in rows])
-    yield from _of_topics(replicas, {partition.topic_partition.topic for partition in partitions})
+    yield from _of_topics(replicas)
     yield from _of_fetchers(replicas, partitions)
     yield from _of_logs(replicas)
 
@@ -115,9 +115,9 @@ def _of_manager(replicas: ReplicaManager, partitions: list[Partition], rows: lis
     yield counter(f"{REPLICA_MANAGER}_failedisrupdates", "ISR changes that ZooKeeper refused", updates.refused)
 
 
-def _of_topics(replicas: ReplicaManager, hosted: set[str]) -> Iterator[Metric]:
+def _of_topics(replicas: ReplicaManager) -> Iterator[Metric]:
     meters = replicas.table.meters
-    meters.keep(hosted)
+    meters.keep({tp.topic for tp in replicas.table.partitions})  # as they are now: the page began a while ago
     for field, name in _TOPIC_METERS.items():
         family = counters(f"{TOPICS}_{name}", "in all, and per topic", ("topic",), _per_topic(meters.topics, field))
         family.add_sample(f"{family.name}_total", {}, getattr(meters.all, field))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_sim.metrics.families import PARTITION, REPLICA_MANAGER
+from broker_sim.metrics.families import PARTITION, REPLICA_MANAGER, TOPICS
 from broker_sim.metrics.of_replicas import families
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode
@@ -76,5 +76,30 @@ def test_a_partition_is_counted_by_its_leader_without_the_replicas_it_gains(in_m
         found = figures(broker)
         assert found.pop(f"{REPLICA_MANAGER}_partitioncount") == 1
         assert set(found.values()) == {0}, "another leads it"
+
+    in_memory(scenario)
+
+
+def test_a_topic_that_comes_while_a_page_is_made_keeps_what_was_counted_of_it(in_memory: Any) -> None:
+    """Between the families of a page the broker goes on; one that is gone by then is dropped, as before."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        meters = broker.context.replicas.table.meters
+        for topic in ("t", "gone"):
+            meters.appended(topic, messages=1, size_bytes=10)
+        page = families(broker.context.replicas)
+        next(page)
+        await cluster.create_topic("u", [(1,)])
+        meters.appended("u", messages=2, size_bytes=20)
+        told = {
+            (sample.labels.get("topic"), sample.value)
+            for family in page
+            for sample in family.samples
+            if sample.name == f"{TOPICS}_messagesin_total"
+        }
+        assert told == {("t", 1), ("u", 2), (None, 4)}
+        assert set(meters.topics) == {"t", "u"}
 
     in_memory(scenario)
