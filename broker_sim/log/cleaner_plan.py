@@ -1,4 +1,5 @@
-"""Which log is compacted next, and how far. Pure: arithmetic on segments, checkpoints, settings and the time.
+"""Which log is compacted next, and how far: arithmetic on segments, checkpoints, settings and the time. Of a segment
+that is asked for the time of its records the file is looked at where that is not known: then OSError may be raised.
 
 Source: Kafka 3.9 `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay`, `grabFilthiestCompactedLog`,
 `Cleaner.groupSegmentsBySize`.
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker_sim.log.config import LogConfig
+from broker_sim.log.rolling import largest_timestamp
 from broker_sim.log.segment import MAX_RELATIVE_OFFSET, Segment
 
 
@@ -49,13 +51,13 @@ def plan_cleaning(
 ) -> CleaningPlan:
     """How far a log can be compacted: never the segment that is written to, nothing above the high watermark.
 
-    `cleaned_up_to` is the checkpoint; one that lies outside of the log counts for nothing.
+    `cleaned_up_to` is the checkpoint; one that lies outside of the log counts for nothing. May raise OSError.
     """
     first_dirty = log_start if cleaned_up_to is None or not log_start <= cleaned_up_to <= leo else cleaned_up_to
     dirty = _closed_from(segments, first_dirty)
     bounds = [high_watermark, segments[-1].base_offset]
     if config.min_compaction_lag_ms > 0:
-        bounds += [s.base_offset for s in dirty if s.max_timestamp > now_ms - config.min_compaction_lag_ms][:1]
+        bounds += [s.base_offset for s in dirty if largest_timestamp(s) > now_ms - config.min_compaction_lag_ms][:1]
     first_uncleanable = max(first_dirty, min(bounds))
     bound = next((s.base_offset for s in _closed_from(segments, first_uncleanable)), segments[-1].base_offset)
     return CleaningPlan(

@@ -271,14 +271,15 @@ class Log(StoredLog):
 
     def delete_old_segments(self, *, now_ms: int, high_watermark: int) -> int:
         """Retention by time, size and log start offset; returns how many segments went."""
-        count = count_deletable(
-            self.segments,
-            self.config,
-            now_ms=now_ms,
-            high_watermark=high_watermark,
-            leo=self.leo,
-            log_start=self.log_start_offset,
-        )
+        with storage_failures(self.log_dir):
+            count = count_deletable(
+                self.segments,
+                self.config,
+                now_ms=now_ms,
+                high_watermark=high_watermark,
+                leo=self.leo,
+                log_start=self.log_start_offset,
+            )
         if not count:
             return 0
         with storage_failures(self.log_dir):

@@ -1,6 +1,7 @@
-"""When a log starts a new segment, and which old segments it gives up. Pure.
+"""When a log starts a new segment, and which old segments it gives up. Pure, but for the time of a file.
 
-Source: Kafka 3.9 `LogSegment.shouldRoll`, `UnifiedLog.deleteOldSegments`; spec broker.md §10.1.
+Source: Kafka 3.9 `LogSegment.shouldRoll`, `LogSegment.largestTimestamp`, `UnifiedLog.deleteOldSegments`; spec
+broker.md §10.1.
 """
 
 from __future__ import annotations
@@ -32,13 +33,20 @@ def _age_ms(active: Segment, header: BatchHeader, now_ms: int) -> int:
     return now_ms - active.created_ms if active.created_ms else 0
 
 
+def largest_timestamp(segment: Segment) -> int:
+    """The newest record's. Where no record has a time, or none is left by a compaction: when the file was last written
+    to. May raise OSError, then only."""
+    return segment.max_timestamp if segment.max_timestamp >= 0 else int(segment.last_modified_s() * 1000)
+
+
 def count_deletable(
     segments: Sequence[Segment], config: LogConfig, *, now_ms: int, high_watermark: int, leo: int, log_start: int
 ) -> int:
     """How many segments from the oldest on are to go, by time, size and the log's start offset.
 
     Only segments wholly below the high watermark go; the last one goes, for an empty one, when it is expired, or where
-    nothing at all is to be kept (`retention.bytes` 0). Source: Kafka 3.9 `UnifiedLog.deletableSegments`.
+    nothing at all is to be kept (`retention.bytes` 0). May raise OSError. Source: Kafka 3.9
+    `UnifiedLog.deletableSegments`.
     """
     size = sum(s.size for s in segments)
     excess = size - config.retention_bytes if config.retention_bytes >= 0 else -1
@@ -48,7 +56,7 @@ def count_deletable(
         end = leo if is_last else segments[count + 1].base_offset
         if end > high_watermark or (is_last and segment.size == 0):
             break
-        is_expired = config.retention_ms >= 0 and 0 <= segment.max_timestamp < now_ms - config.retention_ms
+        is_expired = config.retention_ms >= 0 and largest_timestamp(segment) < now_ms - config.retention_ms
         is_excess = excess >= segment.size
         is_below_start = end <= log_start and not is_last
         if not (is_below_start or (config.deletes and (is_expired or is_excess))):

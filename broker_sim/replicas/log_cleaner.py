@@ -111,18 +111,26 @@ class LogCleaner:
                 continue
             if self._table.dirs.future(log.topic_partition) is not None:
                 continue
-            plan = plan_cleaning(
+            try:
+                plan = self._plan(log, partition.hw, now_ms)
+            except StorageFailure as failure:
+                self._table.on_storage_failure(failure)
+                continue
+            if plan.is_due(log.config) and (best is None or plan.dirty_ratio > best[2].dirty_ratio):
+                best = partition, log, plan
+        return best
+
+    def _plan(self, log: Log, high_watermark: int, now_ms: int) -> CleaningPlan:
+        with storage_failures(log.log_dir):
+            return plan_cleaning(
                 log.segments,
                 log.config,
                 cleaned_up_to=self._table.dirs.cleaned_up_to(log),
                 log_start=log.log_start_offset,
                 leo=log.leo,
-                high_watermark=partition.hw,
+                high_watermark=high_watermark,
                 now_ms=now_ms,
             )
-            if plan.is_due(log.config) and (best is None or plan.dirty_ratio > best[2].dirty_ratio):
-                best = partition, log, plan
-        return best
 
     # -- one log -----------------------------------------------------------------------------------------------------
 

@@ -252,7 +252,14 @@ def test_what_happens_to_a_log_while_its_cleaner_waits_for_the_disk_is_no_failur
 def segments_of(*sizes_and_times: tuple[int, int]) -> Any:
     """Segments of ten offsets each."""
     return [
-        SimpleNamespace(base_offset=10 * n, size=size, max_timestamp=time, first_timestamp=time, index_bytes=(8, 12))
+        SimpleNamespace(
+            base_offset=10 * n,
+            size=size,
+            max_timestamp=time,
+            first_timestamp=time,
+            index_bytes=(8, 12),
+            last_modified_s=lambda n=n: 1.0 + n,
+        )
         for n, (size, time) in enumerate(sizes_and_times)
     ]
 
@@ -278,6 +285,44 @@ def test_how_far_a_log_is_compacted(_: Any, cleaned: Any, hw: Any, changes: Any,
         THREE, config, cleaned_up_to=cleaned, log_start=log_start, leo=40, high_watermark=hw, now_ms=10_000
     )
     assert (plan.first_dirty, plan.first_uncleanable, plan.clean_bytes, plan.cleanable_bytes) == expected
+
+
+@pytest.mark.parametrize(("lag_ms", "end"), [(0, 30), (6_999, 30), (7_000, 30), (7_001, 20), (8_001, 10), (9_001, 0)])
+def test_records_without_a_time_are_left_alone_while_their_file_is_young(lag_ms: int, end: int) -> None:
+    """The files were written 9, 8 and 7 seconds ago."""
+    segments = segments_of((100, -1), (100, -1), (100, -1), (50, -1))
+    plan = plan_cleaning(
+        segments, replace(COMPACT, min_compaction_lag_ms=lag_ms), cleaned_up_to=None, log_start=0, leo=40,
+        high_watermark=40, now_ms=10_000,
+    )  # fmt: skip
+    assert plan.first_uncleanable == end
+
+
+def test_a_segment_that_compaction_has_emptied_expires_with_its_file(tmp_path: Path) -> None:
+    """Else it would keep for ever what lies behind it."""
+    world = World(tmp_path, replace(COMPACT, cleanup_policy="compact,delete", retention_ms=500))
+    for _ in range(12):
+        world.write((b"a", b"x" * 60))
+    for segment in world.log.segments:
+        segment.set_last_modified(NOW / 1000)
+    while world.clean():
+        pass
+    first, *others = world.log.segments
+    assert (first.size, first.max_timestamp) == (0, -1) and len(others) > 1
+    assert world.log.delete_old_segments(now_ms=NOW + 500, high_watermark=world.log.leo) == 0
+    assert world.log.delete_old_segments(now_ms=NOW + 501, high_watermark=world.log.leo) == 1 + len(others)
+    assert (world.records(), world.log.log_start_offset) == ([], 12)
+
+
+def test_a_disk_that_does_not_say_when_a_file_was_written_has_failed(tmp_path: Path) -> None:
+    world = World(tmp_path, replace(COMPACT, cleanup_policy="compact,delete", min_compaction_lag_ms=1))
+    for _ in range(12):
+        world.write((b"a", b"x" * 60), at=-1)
+    world.log.segments[0].log_path.unlink()
+    with pytest.raises(StorageFailure):
+        world.log.delete_old_segments(now_ms=NOW, high_watermark=world.log.leo)
+    assert not world.clean()
+    assert [type(failure) for failure in world.failed] == [StorageFailure]
 
 
 def test_a_log_is_due_by_its_dirty_part_or_by_age() -> None:

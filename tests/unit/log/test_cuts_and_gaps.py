@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,35 @@ def test_a_follower_takes_only_what_continues_its_log(tmp_path: Path, base: int,
         with pytest.raises(UnexpectedOffset):
             log.append_as_follower(batch, now_ms=1)
         assert log.leo == 3
+
+
+CUTS = list(itertools.product((0, 3, 6, 10, 13, 17), (2, 30)))
+
+
+@pytest.mark.parametrize(("cut", "more"), CUTS)
+def test_after_a_cut_each_read_finds_what_is_there_wherever_reads_before_it_had_ended(
+    tmp_path: Path, cut: int, more: int
+) -> None:
+    """Of one segment without index entries: what a search remembers of the batches that were cut leads nowhere."""
+    config = replace(CONFIG, segment_bytes=100_000, index_interval_bytes=100_000)
+    for number, (first, last) in enumerate(itertools.combinations((0, 4, 6, 10, 13, 20), 2)):
+        log = Log(TP, tmp_path / f"t-{number}", config)
+        log.create()
+        write(log, [20] * 20)
+        assert len(log.read(first, max_bytes=100_000, bound=last)) == (last - first) * log.size_bytes // 20
+        log.truncate(cut)
+        write(log, [60, 7] * (more // 2))
+        again = Log(TP, log.folder, config)
+        again.load(is_clean=True)
+        for offset in (min(last, log.leo - 1), *range(log.leo)):
+            limits = {"max_bytes": 100_000, "bound": log.leo}
+            assert log.read(offset, **limits) == again.read(offset, **limits), (first, last, offset)
+
+
+def write(log: Log, sizes: list[int]) -> None:
+    """A record of each size, in a batch of its own."""
+    for size in sizes:
+        log.append_as_leader(build_values([(None, b"y" * size)], timestamp=1), leader_epoch=0, now_ms=1)
 
 
 STEP = st.one_of(

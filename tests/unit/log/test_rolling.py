@@ -91,7 +91,31 @@ def test_the_oldest_go(_: Any, changes: Any, hw: Any, start: Any, last: Any, now
     assert found == count
 
 
-def test_records_without_a_time_do_not_expire() -> None:
-    segments = [SimpleNamespace(base_offset=n, size=9, max_timestamp=-1) for n in range(2)]
-    config = replace(LogConfig(), retention_ms=0)
-    assert count_deletable(segments, config, now_ms=10**12, high_watermark=2, leo=2, log_start=0) == 0
+#: what, (newest time of the records, when the file was written) of two segments, bytes of each, policy -> how many go
+#: after 1,500 ms, where records are kept for 500 ms
+OF_FILES = [
+    ("records with a time do not ask the file", (2_000, 1), (2_000, 1), (9, 9), "delete", 0),
+    ("nor do old ones", (1, 9_000), (1, 9_000), (9, 9), "delete", 2),
+    ("as old as it may get", (-1, 1_000), (-1, 1_000), (9, 9), "delete", 0),
+    ("older", (-1, 999), (-1, 1_000), (9, 9), "delete", 1),
+    ("the last too", (-1, 999), (-1, 999), (9, 9), "delete", 2),
+    ("a part of a millisecond does not count", (-1, 1_000.9), (-1, 999.9), (9, 9), "delete", 0),
+    ("not above what is kept", (-1, 1_001), (-1, 1), (9, 9), "delete", 0),
+    ("what compaction has emptied goes before what it holds up", (-1, 999), (999, 9_000), (0, 9), "compact,delete", 2),
+    ("and not before its time", (-1, 1_000), (999, 9_000), (0, 9), "compact,delete", 0),
+    ("an empty last one stays", (-1, 999), (-1, 1), (9, 0), "delete", 1),
+    ("compaction alone keeps all", (-1, 1), (-1, 1), (9, 9), "compact", 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_", "first", "last", "sizes", "policy", "count"), OF_FILES, ids=[r[0] for r in OF_FILES])
+def test_records_without_a_time_are_as_old_as_their_file(
+    _: Any, first: Any, last: Any, sizes: Any, policy: str, count: int
+) -> None:
+    """Source: Kafka 3.9 `LogSegment.largestTimestamp`."""
+    segments = [
+        SimpleNamespace(base_offset=n, size=size, max_timestamp=newest, last_modified_s=lambda at=at: at / 1000)
+        for n, (size, (newest, at)) in enumerate(zip(sizes, (first, last), strict=True))
+    ]
+    config = replace(LogConfig(), retention_ms=500, cleanup_policy=policy)
+    assert count_deletable(segments, config, now_ms=1_500, high_watermark=2, leo=2, log_start=0) == count

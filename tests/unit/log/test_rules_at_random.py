@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,10 +92,15 @@ def segments_of(chance: random.Random, size: int) -> list[Any]:
                 base_offset=base, size=chance.choice([0, 1, 2, 3]), max_timestamp=newest,
                 first_timestamp=min(newest, chance.randint(-1, 6)),
                 index_bytes=(chance.randint(0, 3), chance.randint(0, 3)),
+                last_modified_s=partial(float, chance.randint(0, 9) / 1000),
             )
         )  # fmt: skip
         base += chance.randint(1, 3)
     return found
+
+
+def newest_of(segment: Any) -> int:
+    return round(segment.last_modified_s() * 1000) if segment.max_timestamp == -1 else int(segment.max_timestamp)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -112,7 +118,7 @@ def test_retention(seed: int) -> None:
         for number, segment in enumerate(segments):
             is_last = segment is segments[-1]
             next_base = end if is_last else segments[number + 1].base_offset
-            age = now_ms - segment.max_timestamp if segment.max_timestamp >= 0 else -1
+            age = now_ms - newest_of(segment)
             is_old = config.retention_ms != -1 and age > config.retention_ms
             is_much = config.retention_bytes != -1 and left - segment.size >= config.retention_bytes
             by_policy = "delete" in config.cleanup_policy and (is_old or is_much)
@@ -182,7 +188,7 @@ def test_how_far_and_whether_a_log_is_compacted(seed: int) -> None:
         first = start if checkpoint is None or checkpoint < start or checkpoint > end else checkpoint
         dirty = from_the_one_with(segments, first)
         lag_ms = config.min_compaction_lag_ms or -99
-        young = [s.base_offset for s in dirty if now_ms - s.max_timestamp < lag_ms]
+        young = [s.base_offset for s in dirty if now_ms - newest_of(s) < lag_ms]
         last = max(first, min([watermark, segments[-1].base_offset, *young]))
         beyond = from_the_one_with(segments, last)
         bound = (beyond[0] if beyond else segments[-1]).base_offset
