@@ -9,7 +9,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -234,19 +234,30 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-#: What examples of a fault's own flags have.
-_VALUES: Final = {
+#: The flags of a fault's examples that are not required, where it means nothing without, or little.
+_SHOWN: Final = {
+    "pause-replication": ("topic",), "slow-disk": ("bytes-per-second",), "slow-link": ("peer", "delay-ms"),
+    "cut-link": ("peer",),
+}  # fmt: skip
+#: What these flags have beside `--broker 1`, and beside `--rack b`, which broker 2 is in (`kwob up --racks a,b,c`).
+_BY_BROKER: Final = {
     "bytes-per-second": "100000", "delay-ms": "80", "log-dir": "broker-1/data", "peer": "2",
     "api": "Fetch", "action": "drop", "topic": "orders",
 }  # fmt: skip
+_BY_RACK: Final = {**_BY_BROKER, "log-dir": "broker-2/data", "peer": "1"}
 
 
 def _examples_of(name: str, flags: Sequence[tuple[str, Any, str]]) -> list[str]:
-    """One for ten seconds, with the flags that must be given or else one of its own; one for a whole rack."""
+    """One for ten seconds, with the flags that must be given and those that make it whole; one for a whole rack."""
     required = [flag for flag, _, text in flags if text.endswith("(required)")]
-    own = required or [flag for flag, _, _ in flags if flag in _VALUES][:1]
-    words = "".join(f" --{flag} {_VALUES[flag]}" for flag in own)
-    return [f"kwob fault {name} --broker 1{words} --for 10s", f"kwob fault {name} --rack b{words}"]
+
+    def words(values: Mapping[str, str]) -> str:
+        return "".join(f" --{flag} {values[flag]}" for flag in (*required, *_SHOWN.get(name, ())))
+
+    return [
+        f"kwob fault {name} --broker 1{words(_BY_BROKER)} --for 10s",
+        f"kwob fault {name} --rack b{words(_BY_RACK)}",
+    ]
 
 
 def _whom_and_when() -> argparse.ArgumentParser:

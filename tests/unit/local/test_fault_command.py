@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from controller.local import cluster, cluster_file, fault, fault_topics
 from controller.local import fault_file as fault_rows
 from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, PauseReplication, decode
+from controller.wire.fault_rows import FAULT_FILE, KINDS, PauseReplication, decode
 
 
 @pytest.fixture
@@ -57,6 +59,16 @@ def test_flags_are_columns(data: Path, argv: list[str], expected: dict[str, Any]
     (row,) = rows(data)
     assert row.pop("until_ms", None) is None or argv[0] == "expire-session"
     assert row == {**expected, "id": "f1"}
+
+
+@pytest.mark.parametrize("kind", [kind.replace("_", "-") for kind in KINDS])
+def test_the_examples_of_a_kind_can_be_typed(data: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fault.main([kind, "--help"])
+    examples = re.findall(r"^  kwob fault (.+)$", capsys.readouterr().out, re.MULTILINE)
+    assert len(examples) == 2
+    for example in examples:
+        assert run(data, *shlex.split(example)) == 0, example
 
 
 @pytest.mark.parametrize("kind", ["fail-log-dir", "slow-disk"])
