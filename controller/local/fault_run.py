@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from controller.local.cluster_file import ClusterRow
-from controller.local.fault_file import check_against, edit_faults, now_ms, print_faults, what, whom
+from controller.local.cluster_file import BrokerRow, ClusterRow
+from controller.local.fault_file import check_against, edit_faults, in_full, now_ms, print_faults, what, whom
 from controller.local.fault_topics import tell_absent_topics
 from controller.wire import fault_scenario as scenario
 from controller.wire.fault_rows import Fault, FaultError
@@ -33,9 +34,7 @@ def run_scenario(path: Path, fault_file: Path, cluster: ClusterRow, console: Con
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise FaultError(f"{path} is not text: {error}") from error
-    plan = scenario.parse(text, str(path))
-    for step in plan.steps:
-        check_against(step.row, cluster.brokers)
+    plan = in_place(scenario.parse(text, str(path)), fault_file.parent, cluster.brokers)
     tell_absent_topics([step.row for step in plan.steps], cluster)
     start_ms = now_ms() + LEAD_MS
     name = f"{path.stem}-{start_ms // 1000 % 100_000}"
@@ -53,6 +52,15 @@ def run_scenario(path: Path, fault_file: Path, cluster: ClusterRow, console: Con
         raise
     edit_faults(fault_file, lambda present: present)
     console.print(f"scenario {path.name} is over: {len(rows)} faults in {scenario.format_time(plan.length_ms)}")
+
+
+def in_place(plan: scenario.Scenario, data: Path, brokers: Sequence[BrokerRow]) -> scenario.Scenario:
+    """The scenario with its log dirs as the brokers of a data folder name them. Raises: FaultError for a row that can
+    concern none of them."""
+    steps = tuple(replace(step, row=in_full(step.row, data, brokers)) for step in plan.steps)
+    for step in steps:
+        check_against(step.row, brokers)
+    return replace(plan, steps=steps)
 
 
 def _follow(rows: Sequence[Fault], start_ms: int, length_ms: int, console: Console) -> None:

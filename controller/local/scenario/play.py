@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.local.cluster_file import ClusterError, read_cluster
-from controller.local.fault_file import check_against, edit_faults, now_ms
-from controller.local.fault_run import LEAD_MS
+from controller.local.fault_file import edit_faults, now_ms
+from controller.local.fault_run import LEAD_MS, in_place
 from controller.local.fault_topics import tell_absent_topics
 from controller.local.scenario.commands import Commands, Ended
 from controller.local.scenario.file import Expect, LoadPart, OnController, Scenario, Step
@@ -81,8 +81,8 @@ class Player:
     async def _prepare(self) -> None:
         """What there must be before the clock runs. Raises: ClusterError; FaultError for rows that fit no broker."""
         cluster = read_cluster(self._data)
-        for step in self._scenario.faults.steps:
-            check_against(step.row, cluster.brokers)
+        faults = in_place(self._scenario.faults, self._data, cluster.brokers)
+        self._scenario = self._scenario.model_copy(update={"faults": faults})
         topics = self._scenario.topics
         ready = ["wait", "--until", "full-isr", "--topic", ",".join(topic.topic for topic in topics)]
         for words in [*(topic.words() for topic in topics), *([ready] if topics else [])]:

@@ -180,6 +180,12 @@ def test_detached_it_leaves_its_rows_with_their_windows(data: Path) -> None:
     assert (kill.until_ms - kill.from_ms, stop.from_ms - kill.from_ms) == (300, 200)
 
 
+def test_a_scenario_names_a_log_dir_as_the_status_shows_it(data: Path) -> None:
+    (data / "s.yaml").write_text("faults: [{fault: fail_log_dir, broker: 2, log_dir: broker-2/data, for: 1h}]")
+    assert run(data, "run", "--detach", str(data / "s.yaml")) == 0
+    assert [row["log_dir"] for row in rows(data)] == [str(data / "broker-2" / "data")]
+
+
 def test_an_interrupted_scenario_takes_its_faults_along(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (data / "s.yaml").write_text("faults: [{fault: kill, broker: 1, for: 1h}]")
     run(data, "stop", "--broker", "2")

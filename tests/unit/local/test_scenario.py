@@ -18,7 +18,7 @@ from controller.local.scenario import command
 from controller.local.scenario.commands import Commands, Ended
 from controller.local.scenario.file import ClusterPart, Expect, LoadPart, TopicPart, parse
 from controller.local.scenario.play import Played, Player, judge_loads
-from controller.wire.fault_rows import FaultError
+from controller.wire.fault_rows import FAULT_FILE, FaultError
 
 DOCUMENTED = Path(__file__).resolve().parents[3] / "docs" / "scenarios.md"
 WHOLE = """
@@ -170,6 +170,19 @@ def test_what_fails_is_told_and_the_rest_is_played(data: Path) -> None:
         (True, "done"),
         (False, "b: 2 partitions"),
     ]
+
+
+def test_a_log_dir_is_named_as_the_status_shows_it(data: Path) -> None:
+    class Looking(Scripted):
+        async def run(self, words: Sequence[str]) -> Ended:
+            in_force.append((data / FAULT_FILE).read_text())
+            return await super().run(words)
+
+    in_force: list[str] = []
+    text = "faults: [{fault: fail_log_dir, broker: 2, log_dir: broker-2/data, for: 1ms}]"
+    player = Player(parse(text, "f.yaml"), data, lambda at_s, line: None, Looking(data, {}))
+    assert asyncio.run(player.play()).holds
+    assert f'"log_dir":"{data}/broker-2/data"' in in_force[0]
 
 
 def test_a_fault_that_fits_no_broker_is_refused_before_anything_is_played(data: Path) -> None:
