@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from controller.local.cluster_file import BrokerRow
+from controller.local.flags import print_table
 from controller.local.marks import mark
 from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault, FaultError, SlowDisk, decode, encode
 from controller.wire.fault_scenario import format_time
@@ -200,7 +201,7 @@ def print_faults(rows: Sequence[Fault], console: Console) -> None:
     if not rows:
         console.print("no fault is in force")
         return
-    table = Table("id", "fault", "brokers", "what", "state", box=None, pad_edge=False)
+    table = Table("id", "fault", "brokers", Column("what", overflow="fold"), "state", box=None, pad_edge=False)
     for row in rows:
         table.add_row(row.id or "-", row.fault, whom(row), what(row), state_of(row, now_ms()))
-    console.print(table)
+    print_table(table, console)

@@ -7,9 +7,13 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from controller.world.help_text import help_end
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 #: The environment variable that names the data folder in the place of ./kwob-data.
 DATA_VARIABLE: Final = "KWOB_DATA"
@@ -18,6 +22,9 @@ _FALLBACK: Final = "kwob-data"
 #: Exit codes: what was asked cannot be done now; the words themselves are wrong.
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+
+#: Columns of a table that goes into a pipe or a file, at most.
+_WIDEST: Final = 100_000
 
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -67,6 +74,14 @@ def reason(error: OSError) -> str:
     """What the system says, without its number: `missing.yaml: No such file or directory`."""
     name = f"{error.filename}: " if error.filename is not None else ""
     return f"{name}{error.strerror or error}"
+
+
+def print_table(table: Table, console: Console) -> None:
+    """A row a line, however long, where no terminal shows it: for `grep`, and for who reads a file."""
+    if not console.is_terminal:
+        whole = console.options.update(max_width=_WIDEST)
+        console.width = max(console.width, console.measure(table, options=whole).maximum)
+    console.print(table, soft_wrap=False)
 
 
 def plural(number: int, noun: str) -> str:

@@ -14,11 +14,11 @@ from typing import Final
 
 from pydantic import Field
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from controller.local.cluster_file import BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of
-from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural
+from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural, print_table
 from controller.local.throttles import ThrottleRow, forgotten_throttles
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import Broker as RegisteredBroker
@@ -153,7 +153,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _print(row: StatusRow, data: Path) -> None:
-    table = Table("process", "pid", "state", "rack", "listener", "log dirs", box=None, pad_edge=False)
+    table = Table(
+        "process", "pid", "state", "rack", "listener", Column("log dirs", overflow="fold"), box=None, pad_edge=False
+    )
     for controller in row.controllers:
         state = "active" if controller.active else "standby"
         table.add_row(f"controller {controller.id}", *_pid(controller.pid, state), "", "", "")
@@ -164,7 +166,7 @@ def _print(row: StatusRow, data: Path) -> None:
         table.add_row(f"broker {other.id}", "-", "not of kwob up", other.rack or "", other.listener, "")
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}\ndata      {data}")
-    console.print(table, soft_wrap=not console.is_terminal)
+    print_table(table, console)
     for problem in row.problems:
         console.print(f"[bold red]problem[/]: {problem}")
     if row.faults:
@@ -176,7 +178,7 @@ def _print(row: StatusRow, data: Path) -> None:
         throttles = Table("where", "throttle", "value", box=None, pad_edge=False)
         for throttle in row.forgotten_throttles:
             throttles.add_row(throttle.entity, throttle.name, throttle.value)
-        console.print(throttles)
+        print_table(throttles, console)
         for command in dict.fromkeys(throttle.remove for throttle in row.forgotten_throttles):
             console.print(f"next: {command}", markup=False)
 

@@ -12,12 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from controller.local import cluster, cluster_file, fault, fault_topics
 from controller.local import fault_file as fault_rows
 from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, KINDS, PauseReplication, decode
+from controller.wire.fault_rows import FAULT_FILE, KINDS, PauseReplication, SlowDisk, decode
 
 
 @pytest.fixture
@@ -132,6 +133,12 @@ def test_the_table_and_the_end_of_single_faults(data: Path, capsys: pytest.Captu
     assert [row["id"] for row in rows(data)] == ["f2", "f4"], "f1 is the name of one that is over"
     assert run(data, "list", "--json") == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])[1]["fault"] == "kill"
+
+
+def test_a_table_that_no_terminal_shows_is_not_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log_dir = str(tmp_path / ("broker-" + 100 * "1") / "data")
+    fault_rows.print_faults([SlowDisk(log_dir=log_dir, delay_ms=5)], Console(highlight=False, soft_wrap=True))
+    assert f"log_dir={log_dir}" in capsys.readouterr().out
 
 
 def test_what_is_over_goes_at_the_next_change(data: Path) -> None:
