@@ -7,7 +7,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from controller.admin.checks import statements
 from controller.admin.checks.conditions import Condition, wait_until
 from controller.admin.checks.statements import Check
-from controller.admin.checks.truth import EpochHistory, read_truth, truth_of
+from controller.admin.checks.truth import EpochHistory, Truth, read_truth, truth_of
 from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure
 from controller.admin.cluster.queries import list_reassignments
@@ -159,15 +159,31 @@ async def _look(admin: AdminClient, zk: ZkSession | None, topics: Sequence[str],
     else:
         raise ToolFailure("no broker answers")
     history.note(truth)
+    told, left = await _moving(admin), None if zk is None else await leftovers(zk)
+    return [*judged(truth, source, answers, topics, told=told, left=left), statements.check_falls(history)]
+
+
+def judged(
+    truth: Truth,
+    source: str,
+    answers: Mapping[BrokerId, Any],
+    topics: Collection[str],
+    *,
+    told: Collection[TopicPartition] | None,
+    left: Sequence[str] | None,
+) -> list[Check]:
+    """What one look shows. `told`: what moves, as the controller tells it (None: it does not). `left`: the znodes below
+    /admin, None where only brokers were asked; else ZooKeeper says what moves, too."""
     kept = truth.only(topics) if topics else truth
-    answered = await _moving(admin)
-    moving = [str(tp) for tp in answered or () if not topics or tp.topic in topics]
+    moving = told if left is None else [tp for tp, p in kept.partitions.items() if p.assignment.is_being_reassigned]
+    if moving is not None:
+        moving = [tp for tp in moving if not topics or tp.topic in topics]
     return [
-        statements.check_controller(answers=answered is not None),
+        statements.check_controller(answers=told is not None),
         statements.check_partitions(kept, topics, may_be_empty=True),
         statements.check_views(truth, answers, source),
-        statements.check_moves(moving) if zk is None else statements.check_admin([*await leftovers(zk)]),
-        statements.check_falls(history),
+        statements.check_moves(moving),
+        *([] if left is None else [statements.check_admin(left)]),
     ]
 
 

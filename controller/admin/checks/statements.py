@@ -97,22 +97,24 @@ def check_falls(history: EpochHistory) -> Check:
     )
 
 
-def check_moves(moving: Sequence[str]) -> Check:
-    """No partition is being reassigned."""
+def check_moves(moving: Collection[TopicPartition] | None) -> Check:
+    """No partition is being reassigned; None: nobody could tell."""
     return Check(
         statement="no partition is being reassigned",
-        holds=not moving,
-        detail=_named(moving) or "no reassignment is under way",
+        holds=moving is not None and not moving,
+        detail="no controller tells"
+        if moving is None
+        else _named([str(tp) for tp in moving]) or "no reassignment is under way",
     )
 
 
 def check_admin(leftovers: Iterable[str]) -> Check:
-    """Nothing is left to do in /admin."""
+    """Nothing is left to do in /admin, where moves that brokers were asked for (KIP-455) do not stand."""
     paths = sorted(leftovers)
     return Check(
         statement="no znode is left in /admin",
         holds=not paths,
-        detail=_named(paths) or "no reassignment, election or deletion is under way",
+        detail=_named(paths) or "no move, election or deletion is asked for there",
     )
 
 

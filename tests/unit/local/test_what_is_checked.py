@@ -1,0 +1,45 @@
+"""`kwob check`: which statements a look is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from controller.admin.checks.truth import PartitionTruth, Truth
+from controller.local.check import judged
+from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+
+B1, B2 = BrokerId(1), BrokerId(2)
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
+MOVES = "no partition is being reassigned"
+#: `t` is being moved, and all its replicas are in sync already.
+MOVING = Truth(
+    controller=BrokerId(901), controller_epoch=1, brokers={},
+    partitions={
+        T0: PartitionTruth(
+            assignment=ReplicaAssignment(replicas=(B2, B1), adding_replicas=(B2,), removing_replicas=(B1,)),
+            state=LeaderAndIsr(leader=B1, isr=(B1, B2), leader_epoch=1),
+        ),
+        U0: PartitionTruth(
+            assignment=ReplicaAssignment(replicas=(B1,)), state=LeaderAndIsr(leader=B1, isr=(B1,), leader_epoch=1)
+        ),
+    },
+)  # fmt: skip
+CASES = [
+    ("ZooKeeper has it", [], [], (), "t-0"),
+    ("no controller, and ZooKeeper has it", None, [], (), "t-0"),
+    ("of another topic", [], [], ("u",), "no reassignment is under way"),
+    ("the controller tells it", [T0, U0], None, ("t",), "t-0"),
+    ("the controller tells of none", [], None, (), "no reassignment is under way"),
+    ("nobody tells", None, None, (), "no controller tells"),
+]
+
+
+@pytest.mark.parametrize(("told", "left", "topics", "detail"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_a_move_that_brokers_were_asked_for_is_told(
+    told: Collection[TopicPartition] | None, left: list[str] | None, topics: tuple[str, ...], detail: str
+) -> None:
+    """It stands in the topic's znode, not below /admin (KIP-455)."""
+    (moves,) = [c for c in judged(MOVING, "ZooKeeper", {}, topics, told=told, left=left) if c.statement == MOVES]
+    assert (moves.holds, moves.detail) == (detail == "no reassignment is under way", detail)
