@@ -33,6 +33,7 @@ from controller.local.cluster_file import (
     write_start,
 )
 from controller.local.fault_file import edit_faults
+from controller.local.flags import with_data
 from controller.local.leftovers import end_processes, forget_registrations, write_processes
 from controller.local.marks import mark
 from controller.local.place import require_free_port
@@ -182,7 +183,7 @@ class Cluster:
         if wide:
             raise ClusterError(
                 f"broker-{broker_id} is down by the fault {wide[0].id}, and others with it; "
-                f"end it with: kwob fault clear {wide[0].id}"
+                f"end it with: {with_data(f'kwob fault clear {wide[0].id}', self.plan.data)}"
             )
         with suppress(TimeoutError):  # before the process has acted on a fault, its end would start nobody
             is_down = _about(broker_id, ev.BROKER_KILLED, ev.BROKER_STOPPED)

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, read_cluster
-from controller.local.flags import EXIT_FAILED, add_data, make_parser
+from controller.local.flags import EXIT_FAILED, add_data, make_parser, with_data
 from controller.local.status import status
 from controller.world.real import logs
 
@@ -188,7 +188,7 @@ def active_controller(data: Path) -> int:
     """The id of the controller that holds the office. Raises: ClusterError, when none of this folder does."""
     found = [controller.id for controller in status(data).controllers if controller.active]
     if not found:
-        raise ClusterError(f"no controller of {data} is active now; kwob status tells more")
+        raise ClusterError(f"no controller of {data} is active now; {with_data('kwob status', data)} tells more")
     return found[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,12 @@ def add_data(parser: argparse.ArgumentParser, what: str = "data folder") -> None
         "--data", type=Path, default=default_data(), metavar="DIR",
         help=f"{what} (default: ${DATA_VARIABLE}, else {_FALLBACK})",
     )  # fmt: skip
+
+
+def with_data(command: str, data: Path) -> str:
+    """A command of kwob to be typed: with the data folder, unless it is the one that is taken without."""
+    is_default = data.resolve() == default_data().resolve()
+    return command if is_default else f"{command} --data {shlex.quote(str(data))}"
 
 
 def make_parser(

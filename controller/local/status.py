@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 from controller.local.cluster_file import BrokerRow, ClusterError, ClusterRow, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of
-from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural, print_table
+from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural, print_table, with_data
 from controller.local.throttles import ThrottleRow, forgotten_throttles
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import Broker as RegisteredBroker
@@ -170,7 +170,7 @@ def _print(row: StatusRow, data: Path) -> None:
     for problem in row.problems:
         console.print(f"[bold red]problem[/]: {problem}")
     if row.faults:
-        console.print(f"{plural(row.faults, 'fault')} in force: kwob fault list")
+        console.print(f"{plural(row.faults, 'fault')} in force: {with_data('kwob fault list', data)}")
     if row.forgotten_throttles:
         console.print(
             "\n[yellow]forgotten throttles[/yellow]: nothing is being moved, and these still limit replication"

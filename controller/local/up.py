@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import time
@@ -20,7 +21,18 @@ from controller.local.alike import add_like, bars, likeness_asked, make_alike, r
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError, ClusterRow, StartRow, read_cluster, read_start
 from controller.local.control import serve_control, socket_path
-from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, reason
+from controller.local.flags import (
+    DATA_VARIABLE,
+    EXIT_FAILED,
+    EXIT_USAGE,
+    add_data,
+    count,
+    default_data,
+    make_parser,
+    plural,
+    reason,
+    with_data,
+)  # fmt: skip
 from controller.local.like import Likeness
 from controller.local.place import LOCK_FILE, lock_owner, own_folder
 from controller.local.plan import ClusterPlan, files_allowed, files_needed, plan_cluster
@@ -221,7 +233,7 @@ async def _up(plan: ClusterPlan, remarks: Sequence[str], like: Likeness | None =
                 console.print(f"not whole yet: {missing}; going on")
             if like is not None:
                 await make_alike(plan.bootstrap, like, console)
-            console.print("ready; Ctrl-C ends it. In another terminal: kwob status, kwob topics, kwob broker kill 1")
+            console.print(f"ready; Ctrl-C ends it. In another terminal: {_what_to_type(plan)}")
             await _tell_ends(cluster, console)
     finally:
         console.print("ended; nothing is left running")
@@ -269,7 +281,8 @@ async def _tell_ends(cluster: Cluster, console: Console) -> None:
                 console.print(f"ZooKeeper does not start: {error}")
         now = {name for name, child in cluster.children.items() if child.is_alive}
         for name in sorted(alive ^ now):
-            console.print(f"{name} runs again" if name in now else f"{name} ended; {_how_to_start(name)}")
+            again = _how_to_start(name, cluster.plan.data)
+            console.print(f"{name} runs again" if name in now else f"{name} ended; {again}")
         if alive != now:
             cluster.write_file()
         alive = now
@@ -282,9 +295,18 @@ async def _tell_ends(cluster: Cluster, console: Console) -> None:
         await asyncio.sleep(_WATCH_S)
 
 
-def _how_to_start(name: str) -> str:
+def _how_to_start(name: str, data: Path) -> str:
     role, number = name.split("-")[:2]
-    return f"to start it again: kwob {role.removesuffix('s')} start {number}"
+    command = f"kwob {role.removesuffix('s')} start {number}"
+    return f"to start it again: {with_data(command, data)}"
+
+
+def _what_to_type(plan: ClusterPlan) -> str:
+    """Kafka's tools have no --data: the variable names a folder for all commands."""
+    commands = f"kwob status, kwob topics --list, kwob broker kill {plan.brokers[0].broker_id}"
+    if plan.data == default_data().resolve():
+        return commands
+    return f"export {DATA_VARIABLE}={shlex.quote(str(plan.data))}; then {commands}"
 
 
 def run_until_signal(work: Coroutine[Any, Any, int], *, interrupted: int = INTERRUPTED) -> int:
