@@ -16,6 +16,7 @@ from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, mak
 from controller.local.load import client
 from controller.local.load.flags import add_cluster, cluster_of, properties
 
+#: How long the library may need to settle the last records, beyond the time that each of them has.
 _FLUSH_S: Final = 60.0
 _POLL_S: Final = 0.2
 
@@ -52,12 +53,26 @@ def _produce(options: argparse.Namespace, producing: Any) -> int:
         else:
             print(f"{message.topic()}-{message.partition()} offset {message.offset()}", flush=True)
 
+    partition = {} if options.partition is None else {"partition": options.partition}
     for key, value in _records(options):
-        partition = {} if options.partition is None else {"partition": options.partition}
-        producing.produce(options.topic, value, key=key, on_delivery=settled, **partition)
+        try:
+            _queue(producing, options.topic, value, key=key, on_delivery=settled, **partition)
+        except KafkaException as error:  # the library refuses it, as one that is too large
+            failed += 1
+            print(f"kwob produce: {client.error_text(error.args[0])}", file=sys.stderr)
         producing.poll(0)
-    left = producing.flush(_FLUSH_S)
+    left = producing.flush(options.timeout + _FLUSH_S)
     return failed + int(left)
+
+
+def _queue(producing: Any, topic: str, value: str, **more: Any) -> None:
+    """Hands a record to the library, once it has room. Raises: KafkaException."""
+    while True:
+        try:
+            producing.produce(topic, value, **more)
+            return
+        except BufferError:
+            producing.poll(_POLL_S)
 
 
 def _records(options: argparse.Namespace) -> Iterable[tuple[str | None, str]]:
