@@ -111,6 +111,10 @@ def produce_command_line() -> argparse.ArgumentParser:
 def consume_main(argv: Sequence[str]) -> int:
     """`kwob consume`. Returns the exit code (see --help)."""
     options = consume_command_line().parse_args(argv)
+    if options.group is not None and (options.partition, options.offset) != (None, None):
+        print("kwob consume: a member of a group is given its partitions and offsets; leave out --group, or "
+              "--partition and --offset", file=sys.stderr)  # fmt: skip
+        return EXIT_USAGE
     try:
         bootstrap = cluster_of(options)
         partitions = client.partition_counts(bootstrap, [options.topic])[options.topic]
@@ -139,13 +143,13 @@ def consume_main(argv: Sequence[str]) -> int:
 
 def _consume(options: argparse.Namespace, reading: Any, partitions: Iterable[int]) -> int:
     """Prints records until there are enough, the ends are reached, or the time is over."""
-    waiting = set(partitions)
+    at_end: set[int] = set()
     if options.group is not None:
         reading.subscribe([options.topic])
     else:
         start = OFFSET_BEGINNING if options.from_beginning else OFFSET_END
         at = start if options.offset is None else options.offset
-        reading.assign([TopicPartition(options.topic, number, at) for number in waiting])
+        reading.assign([TopicPartition(options.topic, number, at) for number in partitions])
     shown, limit_s = 0, None if options.timeout is None else time.monotonic() + options.timeout
     while options.max_messages is None or shown < options.max_messages:
         message = reading.poll(_POLL_S)
@@ -159,8 +163,10 @@ def _consume(options: argparse.Namespace, reading: Any, partitions: Iterable[int
             shown += 1
             limit_s = None if options.timeout is None else time.monotonic() + options.timeout
         elif error.code() == KafkaError._PARTITION_EOF:
-            waiting.discard(message.partition())
-            if options.until_end and not waiting:
+            at_end.add(message.partition())
+            # a member of a group has some of the partitions: those of the others never end here
+            mine = {own.partition for own in reading.assignment()}
+            if options.until_end and mine and mine <= at_end:
                 break
         else:
             print(f"kwob consume: {client.error_text(error)}", file=sys.stderr)
