@@ -61,9 +61,14 @@ def _plan(options: argparse.Namespace, bootstrap: str) -> LoadPlan:
     low, _, high = options.size.partition("-")
     if not low.isdigit() or not (high or low).isdigit() or int(high or low) < int(low):
         raise ValueError(f"--size {options.size!r}: expected bytes such as 100 or 100-2000")
+    topics = tuple(dict.fromkeys(name for text in options.topic for name in text.split(",") if name))
+    if not topics:
+        raise ValueError("--topic names no topic")
+    if not options.every:
+        raise ValueError("--every: expected a time above 0")
     return LoadPlan(
         bootstrap=bootstrap,
-        topics=tuple(dict.fromkeys(name for text in options.topic for name in text.split(",") if name)),
+        topics=topics,
         rate=options.rate,
         size_min=int(low),
         size_max=int(high or low),

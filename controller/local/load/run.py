@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from controller.local.load import client
 from controller.local.load.measure import Latencies, Pauses
@@ -108,6 +108,8 @@ class Load:
     def start(self) -> None:
         """Starts all threads. Raises: LoadError for settings that the library does not take, or without groups."""
         client.producer(self._plan.bootstrap, acks=self._plan.acks, more=self._plan.producer_settings)
+        for group in self._groups[:1]:
+            self._consumer(group).close()
         for group in self._groups:
             client.start_group(self._plan.bootstrap, group, self._starts)
         self._started_s = time.monotonic()
@@ -180,9 +182,13 @@ class Load:
 
         return settle
 
-    def _consume(self, group: str) -> None:
+    def _consumer(self, group: str) -> Consumer:
+        """Raises: LoadError for settings that the library does not take."""
         own = {"group.id": group, "auto.offset.reset": "latest", "auto.commit.interval.ms": 1000}
-        reading = client.consumer(self._plan.bootstrap, {**own, **self._plan.consumer_settings})
+        return client.consumer(self._plan.bootstrap, {**own, **self._plan.consumer_settings})
+
+    def _consume(self, group: str) -> None:
+        reading = self._consumer(group)
         last_s: float | None = None
         try:
             reading.subscribe(list(self._plan.topics))
