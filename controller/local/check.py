@@ -58,16 +58,7 @@ def _topics(options: argparse.Namespace) -> list[str]:
 
 def wait_main(argv: Sequence[str]) -> int:
     """`kwob wait`. Returns the exit code (see --help)."""
-    parser = _parser(
-        "kwob wait",
-        "Waits until a cluster is as it should be: full-isr (every replica in sync), leader (every partition has one), "
-        "no-moves (nothing is being reassigned), as every broker tells it.",
-        ["kwob wait --until full-isr", "kwob wait --until leader,no-moves --topic orders --timeout 2m"],
-        "0 it is; 1 it is not within the time, or cannot be told; 2 wrong arguments",
-        "60s",
-    )
-    parser.add_argument("--until", required=True, metavar="WHAT[,WHAT]", help=", ".join(Condition))
-    options = parser.parse_args(argv)
+    options = wait_command_line().parse_args(argv)
     names = [name for name in options.until.split(",") if name]
     if not names or not set(names) <= set(Condition):
         print(f"kwob wait: --until {options.until!r}: there are {', '.join(Condition)}", file=sys.stderr)
@@ -82,6 +73,20 @@ def wait_main(argv: Sequence[str]) -> int:
     return 0
 
 
+def wait_command_line() -> argparse.ArgumentParser:
+    """The parser."""
+    parser = _parser(
+        "kwob wait",
+        "Waits until a cluster is as it should be: full-isr (every replica in sync), leader (every partition has one), "
+        "no-moves (nothing is being reassigned), as every broker tells it.",
+        ["kwob wait --until full-isr", "kwob wait --until leader,no-moves --topic orders --timeout 2m"],
+        "0 it is; 1 it is not within the time, or cannot be told; 2 wrong arguments",
+        "60s",
+    )
+    parser.add_argument("--until", required=True, metavar="WHAT[,WHAT]", help=", ".join(Condition))
+    return parser
+
+
 async def _wait(bootstrap: str, conditions: Sequence[Condition], options: argparse.Namespace) -> str | None:
     async with AdminClient(TcpNetwork(), bootstrap) as admin:
         missing = await wait_until(admin, conditions, topics=_topics(options), timeout_s=options.timeout)
@@ -93,16 +98,7 @@ async def _wait(bootstrap: str, conditions: Sequence[Condition], options: argpar
 
 def check_main(argv: Sequence[str]) -> int:
     """`kwob check`. Returns the exit code (see --help)."""
-    parser = _parser(
-        "kwob check",
-        "Looks at a cluster from outside and says which statements hold. What brokers are told late (an ISR some "
-        "seconds after its change) is waited for, until --timeout.",
-        ["kwob check", "kwob check --bootstrap-server kafka-1:9092 --topic orders --json"],
-        "0 all statements hold; 1 one does not, or the cluster cannot be looked at; 2 wrong arguments",
-        "15s",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
-    options = parser.parse_args(argv)
+    options = check_command_line().parse_args(argv)
     logs.configure("check", level="error")
     try:
         found = asyncio.run(_check(options))
@@ -117,6 +113,20 @@ def check_main(argv: Sequence[str]) -> int:
         for check in found:
             print(f"{'ok  ' if check.holds else 'NOT '} {check.statement}: {check.detail}")
     return 0 if holds else EXIT_FAILED
+
+
+def check_command_line() -> argparse.ArgumentParser:
+    """The parser."""
+    parser = _parser(
+        "kwob check",
+        "Looks at a cluster from outside and says which statements hold. What brokers are told late (an ISR some "
+        "seconds after its change) is waited for, until --timeout.",
+        ["kwob check", "kwob check --bootstrap-server kafka-1:9092 --topic orders --json"],
+        "0 all statements hold; 1 one does not, or the cluster cannot be looked at; 2 wrong arguments",
+        "15s",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
+    return parser
 
 
 async def _check(options: argparse.Namespace) -> list[Check]:

@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 def main(argv: Sequence[str]) -> int:
     """`kwob logs`. Returns the exit code (see --help)."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     if options.events:
         for event, meaning in MEANINGS.items():
             print(f"{event:30} {meaning}")
@@ -203,7 +203,8 @@ def _value(value: Any) -> str:
     return json.dumps(value) if isinstance(value, str) and " " in value else str(value)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = make_parser(
         "kwob logs",
         "The log lines of all processes of a data folder, merged by time. What the events mean: kwob logs --events.",

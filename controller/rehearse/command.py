@@ -40,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
     """`kwob rehearse ...`. Returns the exit code."""
     if argv and argv[0] in ("compare", "sweep"):
         return (compare.main if argv[0] == "compare" else sweep.main)(argv[1:])
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     with ended_by_signals():
         return _main(options)
 
@@ -71,7 +71,8 @@ def _main(options: argparse.Namespace) -> int:
     return _FAILED if broken else _HELD
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = argparse.ArgumentParser(
         prog="kwob rehearse",
         description="Plays a scenario (docs/rehearse.md) against a cluster on virtual time: the real controller, "

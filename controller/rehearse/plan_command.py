@@ -49,7 +49,7 @@ _MOVES: Final = ("reassign", "add_broker")
 
 def main(argv: Sequence[str]) -> int:
     """`kwob plan ...`. Returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     with ended_by_signals():
         return _main(options)
 
@@ -202,7 +202,8 @@ def _share(text: str) -> float:
     return share
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = argparse.ArgumentParser(
         prog="kwob plan",
         description="Searches, by rehearsals (docs/rehearse.md), the throttle and batch size with which a scenario's "
