@@ -330,6 +330,11 @@ class Handles:
             raise RuntimeError("the cluster does not run; use it in a `with`, or call start()")
         return self._backend
 
+    def _require_stopped(self) -> None:
+        """A second start would leave what the first one started to nobody. Raises: RuntimeError."""
+        if self._loop is not None:
+            raise RuntimeError("the cluster runs already: start() it, or use it in a `with`, but not both")
+
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         if self._loop is None:
             work.close()

@@ -89,8 +89,9 @@ class KwobContainer(Handles, DockerContainer):  # type: ignore[misc]  # testcont
     def start(self) -> Self:
         """Returns once every broker serves and knows every other, and what `like` has is there.
 
-        Raises: RemoteError, TimeoutError, ClusterError, and Docker's.
+        Raises: RuntimeError, where it runs already; RemoteError, TimeoutError, ClusterError, and Docker's.
         """
+        self._require_stopped()
         within = self._listeners_in_network()
         super().start()
         try:

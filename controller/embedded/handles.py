@@ -68,7 +68,11 @@ class KafkaCluster(Handles):
     # -- start and end -------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Returns once every broker serves and knows every other. No fault of a former run is in force."""
+        """Returns once every broker serves and knows every other. No fault of a former run is in force.
+
+        Raises: RuntimeError, where it runs already.
+        """
+        self._require_stopped()
         self._faults.clear()
         if self._is_temporary and not self.folder.exists():  # a former run has removed it
             self._resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
