@@ -29,6 +29,7 @@ from controller.local.cluster_file import (
     down_by,
     downs_of,
     read_cluster,
+    require_log_dirs,
     write_cluster,
     write_start,
 )
@@ -133,6 +134,8 @@ class Cluster:
 
         When the process that it shares has ended, all brokers of that process start again.
         """
+        self.broker(broker_id)
+        require_log_dirs(self.plan.data, broker_id, self._rack(broker_id), self.plan.log_dirs(broker_id))
         self._require_broker(broker_id, running=False)
         mark(self.plan.data, f"start broker {broker_id}")
         try:
@@ -159,8 +162,10 @@ class Cluster:
 
     def _downs(self, broker_id: int) -> list[Kill | Stop]:
         """The faults that have a broker down now."""
-        plan = next(broker for broker in self.plan.brokers if broker.broker_id == broker_id)
-        return downs_of(self.plan.fault_file, broker_id, plan.rack)
+        return downs_of(self.plan.fault_file, broker_id, self._rack(broker_id))
+
+    def _rack(self, broker_id: int) -> str | None:
+        return next(broker.rack for broker in self.plan.brokers if broker.broker_id == broker_id)
 
     def downs(self) -> dict[int, str]:
         """broker id -> the fault that has it down although its process runs."""

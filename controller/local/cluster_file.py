@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from controller.wire.fault_rows import FAULT_FILE, Kill, Stop, decode
+from controller.local.flags import with_data
+from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, Stop, decode
 from controller.wire.types import BrokerId
 
 CLUSTER_FILE: Final = "cluster.json"
@@ -118,6 +120,22 @@ def down_by(fault_file: Path, broker_id: int, rack: str | None) -> str | None:
 
 def downs_of(fault_file: Path, broker_id: int, rack: str | None) -> list[Kill | Stop]:
     """The faults that have a broker down now. A file that cannot be read has none."""
+    return [row for row in _in_force(fault_file, broker_id, rack) if isinstance(row, (Kill, Stop))]
+
+
+def require_log_dirs(data: Path, broker_id: int, rack: str | None, log_dirs: Sequence[Path]) -> None:
+    """Who has no log directory left halts as soon as it has started, as in Kafka. Raises: ClusterError, where the
+    faults in force have it so."""
+    paths = set(map(str, log_dirs))
+    faults = [f for f in _in_force(data / FAULT_FILE, broker_id, rack) if isinstance(f, FailLogDir)]
+    faults = [fault for fault in faults if fault.log_dir in paths]
+    if {fault.log_dir for fault in faults} == paths:
+        end = with_data(f"kwob fault clear {' '.join(fault.id or fault.fault for fault in faults)}", data)
+        raise ClusterError(f"broker-{broker_id} would halt at once: all its log directories fail; first: {end}")
+
+
+def _in_force(fault_file: Path, broker_id: int, rack: str | None) -> list[Fault]:
+    """All faults of a broker. A file that cannot be read has none."""
     try:
         rows = decode(fault_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -126,8 +144,7 @@ def downs_of(fault_file: Path, broker_id: int, rack: str | None) -> list[Kill | 
     return [
         row
         for row in rows
-        if isinstance(row, (Kill, Stop))
-        and row.concerns(BrokerId(broker_id), rack)
+        if row.concerns(BrokerId(broker_id), rack)
         and (row.from_ms or 0) <= now_ms
         and (row.until_ms is None or now_ms < row.until_ms)
     ]

@@ -17,7 +17,7 @@ from controller.local.cluster_file import ClusterError, ClusterRow, StartRow
 from controller.local.fault_file import edit_faults, read_faults, write_faults
 from controller.local.leftovers import write_processes
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, Fault, Kill, PauseReplication
+from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, PauseReplication
 
 
 def shared(folder: Path) -> Cluster:
@@ -96,6 +96,50 @@ def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none
     else:
         asyncio.run(cluster.start_broker(1))
     assert list(read_faults(tmp_path / FAULT_FILE)) == (faults if left is None else left)
+
+
+DIRS = ["broker-1/data", "broker-1/data-2"]
+ALL: dict[str, Any] = {"broker": None}
+HALTS: list[tuple[str, list[tuple[str, dict[str, Any]]], str | None]] = [
+    ("all fail", [(DIRS[0], {}), (DIRS[1], {})], "f1 f2"),
+    (
+        "all fail, one twice, one for all brokers",
+        [(DIRS[0], {}), (DIRS[1], {}), (DIRS[1], {"broker": None})],
+        "f1 f2 f3",
+    ),
+    ("one is whole", [(DIRS[0], {})], None),
+    ("one fails later", [(DIRS[0], {}), (DIRS[1], {"from_ms": 2**45})], None),
+    ("another broker's", [(DIRS[0], {}), ("broker-2/data-2", {"broker": 2})], None),
+]
+
+
+@pytest.mark.parametrize(("_", "failing", "named"), HALTS, ids=[row[0] for row in HALTS])
+def test_a_start_says_that_the_broker_would_halt_at_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    _: str,
+    failing: list[tuple[str, dict[str, Any]]],
+    named: str | None,
+) -> None:
+    """A broker that has started tells so, and halts after it."""
+    ports: dict[str, Any] = {"ports": [1, 2, 3], "zookeeper_port": 4}
+    plan = plan_cluster(data=tmp_path, brokers=3, controllers=1, racks=[], log_dir_count=2, **ports)
+    started: list[int] = []
+
+    async def start(self: Cluster, group: Any) -> None:
+        started.extend(broker.broker_id for broker in group)
+
+    monkeypatch.setattr(Cluster, "broker", lambda self, broker_id: SimpleNamespace(is_alive=False))
+    monkeypatch.setattr(Cluster, "_start_group", start)
+    faults = [FailLogDir(**{"broker": 1, "log_dir": str(tmp_path / path), **more}) for path, more in failing]
+    edit_faults(tmp_path / FAULT_FILE, lambda present: faults)
+    if named is None:
+        asyncio.run(Cluster(plan).start_broker(1))
+        assert started == [1]
+    else:
+        with pytest.raises(ClusterError, match=f"would halt at once: .*kwob fault clear {named} --data {tmp_path}$"):
+            asyncio.run(Cluster(plan).start_broker(1))
+        assert started == []
 
 
 def test_a_start_that_comes_at_once_waits_until_the_broker_is_down(
