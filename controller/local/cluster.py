@@ -188,7 +188,7 @@ class Cluster:
         if wide:
             raise ClusterError(
                 f"broker-{broker_id} is down by the fault {wide[0].id}, and others with it; "
-                f"end it with: {with_data(f'kwob fault clear {wide[0].id}', self.plan.data)}"
+                f"end it with: {with_data(f'kwob fault clear {wide[0].id}', self.plan.data, is_here=False)}"
             )
         with suppress(TimeoutError):  # before the process has acted on a fault, its end would start nobody
             is_down = _about(broker_id, ev.BROKER_KILLED, ev.BROKER_STOPPED)

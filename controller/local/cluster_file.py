@@ -130,7 +130,8 @@ def require_log_dirs(data: Path, broker_id: int, rack: str | None, log_dirs: Seq
     faults = [f for f in _in_force(data / FAULT_FILE, broker_id, rack) if isinstance(f, FailLogDir)]
     faults = [fault for fault in faults if fault.log_dir in paths]
     if {fault.log_dir for fault in faults} == paths:
-        end = with_data(f"kwob fault clear {' '.join(fault.id or fault.fault for fault in faults)}", data)
+        names = " ".join(fault.id or fault.fault for fault in faults)
+        end = with_data(f"kwob fault clear {names}", data, is_here=False)
         raise ClusterError(f"broker-{broker_id} would halt at once: all its log directories fail; first: {end}")
 
 

@@ -43,9 +43,10 @@ def add_data(parser: argparse.ArgumentParser, what: str = "data folder") -> None
     )  # fmt: skip
 
 
-def with_data(command: str, data: Path) -> str:
-    """A command of kwob to be typed: with the data folder, unless it is the one that is taken without."""
-    is_default = data.resolve() == default_data().resolve()
+def with_data(command: str, data: Path, *, is_here: bool = True) -> str:
+    """A command of kwob to be typed: with the data folder, unless it is the one that is taken without. Where another
+    terminal reads it (not `is_here`), which has a variable and a folder of its own, always."""
+    is_default = is_here and data.resolve() == default_data().resolve()
     return command if is_default else f"{command} --data {shlex.quote(str(data))}"
 
 

@@ -122,6 +122,7 @@ def test_a_start_says_that_the_broker_would_halt_at_once(
     named: str | None,
 ) -> None:
     """A broker that has started tells so, and halts after it."""
+    monkeypatch.setenv("KWOB_DATA", str(tmp_path))  # of kwob up; who asks may be elsewhere
     ports: dict[str, Any] = {"ports": [1, 2, 3], "zookeeper_port": 4}
     plan = plan_cluster(data=tmp_path, brokers=3, controllers=1, racks=[], log_dir_count=2, **ports)
     started: list[int] = []
