@@ -46,11 +46,14 @@ def take_folder(data: Path) -> int:
 
 
 def lock_owner(lock_path: Path) -> int | None:
-    """The process that holds a data folder's lock, None if nobody does. Raises: ClusterError, if it left no id."""
+    """The process that holds a data folder's lock, None if nobody does. Raises: ClusterError, if it left no id.
+
+    Two that look at once do not take each other for it: the id in the file may be that of a process long gone.
+    """
     try:
         with lock_path.open("r+") as lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 text = lock.read().strip()
                 if not text.isdigit():

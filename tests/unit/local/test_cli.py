@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import importlib.util
 import json
 import os
@@ -296,6 +297,24 @@ def test_one_cluster_per_folder(tmp_path: Path) -> None:
     finally:
         os.close(lock)
     assert place.lock_owner(tmp_path / place.LOCK_FILE) is None
+
+
+def test_two_that_look_at_once_do_not_take_each_other_for_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file still has the id of the last owner, which kwob down would end, whatever it is by now."""
+    os.close(place.take_folder(tmp_path))
+    flock, inner = fcntl.flock, list[int | None]()
+
+    def look_again(lock: Any, operation: int) -> None:
+        flock(lock, operation)
+        if not inner:
+            inner.append(-1)
+            inner.append(place.lock_owner(tmp_path / place.LOCK_FILE))
+
+    monkeypatch.setattr(fcntl, "flock", look_again)
+    assert place.lock_owner(tmp_path / place.LOCK_FILE) is None
+    assert inner[1:] == [None]
 
 
 @contextlib.contextmanager
