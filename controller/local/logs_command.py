@@ -160,6 +160,8 @@ def since_text(text: str, now: datetime) -> str:
         except ValueError:
             raise ValueError(f"--since {text!r}: expected for example 5m, 10:42:07 or 2026-01-31T10:42:07") from None
         when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError(f"--since {text!r}: no date is so long ago") from None
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -88,6 +88,11 @@ def test_times(text: str, expected: str) -> None:
     assert logs_command.since_text(text, datetime(2026, 1, 1, 12, tzinfo=UTC)) == expected
 
 
+def test_a_time_before_all_dates_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs_command.main(["--data", str(data), "--since", "99999999999h"]) == 2
+    assert capsys.readouterr().err == "kwob logs: --since '99999999999h': no date is so long ago\n"
+
+
 def test_a_time_that_is_none_is_refused(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert logs_command.main(["--data", str(data), "--since", "yesterday"]) == 2
     assert "expected for example 5m" in capsys.readouterr().err
