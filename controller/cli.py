@@ -34,20 +34,20 @@ class Command:
     heading: str
 
 
-#: What shells have for a command that SIGINT ended.
-#: The same for SIGPIPE.
+#: What shells have for a command that SIGPIPE ended.
 PIPE_CLOSED: Final = 141
 
 #: Flags of Kafka's tools after which nobody asks which cluster is meant.
 _NAME_A_CLUSTER: Final = (
     "--bootstrap-server",
     "--bootstrap-controller",
-    "--broker-list",
     "--zookeeper",
     "--help",
     "-h",
     "--version",
 )
+#: The old name of --bootstrap-server, of one tool; to others it is a list of broker ids.
+_BROKER_LIST: Final = ("get-offsets", "--broker-list")
 #: Commands that are a program, too, and what is called otherwise.
 _TWO_PARSERS: Final = {
     "up": ("controller.local.up:parser_of_up",),
@@ -189,7 +189,9 @@ def _forget_output() -> None:
 
 def with_bootstrap(command: Command, words: list[str]) -> list[str]:
     """A tool's words; where they name no cluster, the one of the data folder (KWOB_DATA, else ./kwob-data), if any."""
-    if command.heading != TOOLS or not words or any(word.partition("=")[0] in _NAME_A_CLUSTER for word in words):
+    tool, old_name = _BROKER_LIST
+    names = {*_NAME_A_CLUSTER, old_name} if command is COMMANDS[tool] else _NAME_A_CLUSTER
+    if command.heading != TOOLS or not words or any(word.partition("=")[0] in names for word in words):
         return words
     try:
         with open(os.path.join(_data_folder(), "cluster.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123 - pathlib is slow

@@ -85,6 +85,22 @@ def test_a_tool_finds_the_cluster_of_the_data_folder(
     assert cli.with_bootstrap(why, words) == words
 
 
+@pytest.mark.parametrize(
+    ("tool", "words", "is_named"),
+    [
+        ("get-offsets", ["--broker-list", "x:1", "--topic", "t"], True),
+        ("log-dirs", ["--describe", "--broker-list", "1,2"], False),
+        ("reassign-partitions", ["--generate", "--broker-list=1,2", "--topics-to-move-json-file", "f"], False),
+    ],
+)
+def test_a_list_of_broker_ids_names_no_cluster(
+    tool: str, words: list[str], is_named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KWOB_DATA", str(tmp_path))
+    write(tmp_path)
+    assert ("--bootstrap-server" in cli.with_bootstrap(cli.COMMANDS[tool], words)) is not is_named
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     write(tmp_path)
