@@ -6,6 +6,7 @@ As there, a failure is printed and the exit code is 0; only a command line that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -172,7 +173,7 @@ def say_failed(console: Console, error: Exception, _args: Arguments) -> None:
 
 
 def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
-    """The tool of a version; 2.x differs in --list and --describe."""
+    """The tool of a version; 2.x differs in --list and --describe, and in the rows of --reset-offsets."""
     if texts.zookeeper is not None and versions_2x.lists_or_describes(texts, argv):
         return versions_2x.tool(texts)
     return Tool(
@@ -181,5 +182,7 @@ def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
         by_brokers=Way(perform=perform, say_failed=say_failed, failed_exit=0),
         say_unparsed=uncaught,
         call_timeout_option="timeout",
-        texts=V39 if texts.zookeeper is not None else texts,
+        texts=replace(V39, reset_row=texts.reset_row, reset_row_end=texts.reset_row_end)
+        if texts.zookeeper is not None
+        else texts,
     )

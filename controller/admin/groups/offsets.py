@@ -40,7 +40,6 @@ from controller.wire.types import TopicPartition
 LATEST: Final = -1
 EARLIEST: Final = -2
 _LOGGER: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-_ROW: Final = "{:<30} {:<30} {:<10} {:<15}"
 _FUTURE: Final = "java.util.concurrent.ExecutionException: "
 
 
@@ -54,8 +53,8 @@ async def reset(run: Run) -> None:
         run.console.line(to_csv(plan, with_group=len(_groups(run)) != 1))
     elif plan:
         rows = [(group, p.topic, p.partition, o) for group, offsets in plan.items() for p, o in offsets.items()]
-        head = "\n" + _ROW.format("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")
-        run.console.text(head + "".join(_ROW.format(*row) for row in rows))
+        lines = (run.texts.reset_row.format(*row) for row in [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows])
+        run.console.text("\n" + "".join(line + run.texts.reset_row_end for line in lines))
     run.console.result({"executed": run.args.has("execute"), "groups": {g: _listed(o) for g, o in plan.items()}})
 
 

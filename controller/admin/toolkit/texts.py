@@ -103,6 +103,9 @@ class Texts:
     describe_needs: str = "[reset-offsets], [describe], [delete], [list]"
     delete_offsets_needs: str = "[all-groups], [group]"
     no_action_gap: str = ""
+    #: §4.5: a row of `--reset-offsets`, heading included; what ends each row (3.9 prints all on one line).
+    reset_row: str = "{0:<30} {1:<30} {2:<10} {3:<15}"
+    reset_row_end: str = ""
     deleted_groups_end: str = ", '"
     #: §4.4: no server is named (None: as other tools say it), and the old name of the option.
     offsets_missing_server: str | None = "Missing required option(s) [bootstrap-server]"

@@ -56,6 +56,7 @@ V26: Final = Texts(
     no_array="Expected JSON array, received {value}",
     log_dir_keys=("logDir", "error", "partitions"),
     broker_dirs_keys=("version", "brokers"),
+    reset_row_end="\n",
     zookeeper=ZookeeperTexts(
         reassign_first=("Warning: --zookeeper is deprecated, and will be removed in a future version of Kafka.",),
         election_first=(DEPRECATED_ELECTION, *_DEPRECATED),
@@ -88,6 +89,7 @@ assert V26.zookeeper is not None
 V20: Final = replace(
     V26,
     version="2.0",
+    reset_row="{1:<30} {2:<10} {3:<15}",
     config_altered="Completed updating config for {kind}: {name}.",
     default_altered="Completed updating default config for {kind}s in the cluster,",
     config_described="Configs for {kind} {name} are:",
@@ -179,6 +181,7 @@ V41: Final = replace(
     describe_needs="[all-groups], [group]",
     delete_offsets_needs="[topic], [group]",
     no_action_gap=" ",
+    reset_row_end="\n",
     deleted_groups_end="",
     offset_row="{:<{width}} {:<10} {:<15}\n",
     no_partition="-",

@@ -132,3 +132,19 @@ def test_an_export_names_the_group_unless_exactly_one_was_named_and_can_be_read_
     file.write_text("\n".join(lines))
     read = tool(groups, group, ["--reset-offsets", *named, "--from-file", str(file), "--execute"])
     assert (read.code, by_group(group)) == (0, moved)
+
+
+@pytest.mark.parametrize(
+    ("version", "row", "end"),
+    [
+        ("2.0", "{1:<30} {2:<10} {3:<15}", "\n"),
+        ("2.6", "{0:<30} {1:<30} {2:<10} {3:<15}", "\n"),
+        ("3.9", "{0:<30} {1:<30} {2:<10} {3:<15}", ""),
+        ("4.1", "{0:<30} {1:<30} {2:<10} {3:<15}", "\n"),
+    ],
+)
+def test_the_rows_are_told_as_that_version_did(group: FakeCluster, tool: Any, version: str, row: str, end: str) -> None:
+    """3.8 and 3.9 end no row. Source: `printOffsetsToReset` of each."""
+    argv = ["--compat", version, "--reset-offsets", "--group", "g", "--topic", "t", "--to-earliest", "--dry-run"]
+    rows = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), ("g", "t", 0, START), ("g", "t", 1, START)]
+    assert tool(groups, group, argv).out == "\n" + "".join(row.format(*each) + end for each in rows)
