@@ -135,7 +135,10 @@ class Player:
     # -- load ----------------------------------------------------------------------------------------------------------
 
     async def _load(self, load: LoadPart) -> None:
-        """From its time until it ends, or the scenario does; its summary is kept."""
+        """From its time until it ends, or the scenario does; its summary is kept.
+
+        One with a time of its own, which the scenario is as long as, is not interrupted: it may be reading back.
+        """
         await self._until(load.at)
         self._say(f"load of {', '.join(load.topic)}: {load.rate:g} records/s, acks={load.acks}")
         process = await self._commands.start(load.words())
@@ -143,7 +146,7 @@ class Player:
         over = asyncio.create_task(self._over.wait())
         try:
             await asyncio.wait([ended, over], return_when=asyncio.FIRST_COMPLETED)
-            if not ended.done():
+            if not ended.done() and load.lasts is None:
                 process.send_signal(signal.SIGINT)
             done = await ended
         finally:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,6 +172,25 @@ def test_what_fails_is_told_and_the_rest_is_played(data: Path) -> None:
         (True, "done"),
         (False, "b: 2 partitions"),
     ]
+
+
+@pytest.mark.parametrize("own_time", ["", ", for: 1ms"])
+def test_a_load_is_interrupted_where_only_the_end_of_the_scenario_ends_it(data: Path, own_time: str) -> None:
+    """One with a time of its own has it behind it, and may be reading back: an interrupt would cost its summary."""
+
+    class Loading(Scripted):
+        async def start(self, words: Sequence[str]) -> Any:
+            return SimpleNamespace(send_signal=signals.append)
+
+        async def end_of(self, process: Any) -> Ended:
+            await asyncio.sleep(0.05)
+            return Ended(code=0, out=json.dumps(load()), last="")
+
+    signals: list[int] = []
+    text = f"load: [{{topic: t{own_time}}}]\nsteps: [{{do: check}}]"
+    player = Player(parse(text, "f.yaml"), data, lambda at_s, line: None, Loading(data, {}))
+    assert asyncio.run(player.play()).holds
+    assert signals == ([] if own_time else [signal.SIGINT])
 
 
 def test_a_log_dir_is_named_as_the_status_shows_it(data: Path) -> None:
