@@ -32,6 +32,9 @@ ALONE_MAX: Final = 10
 #: often, so the requests of an idle cluster grow with the square of the brokers.
 _FETCH_WAITS_MS: Final = ((60, 25_000), (30, 5_000), (10, 2_000))
 _FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
+#: Kafka's default for __consumer_offsets, which is not created on fewer brokers; `config/server.properties` has 1.
+_GROUP_REPLICAS_MAX: Final = 3
+_GROUP_REPLICAS: Final = "offsets.topic.replication.factor"
 
 
 def files_needed(brokers: int, in_one_process: int) -> int:
@@ -90,11 +93,14 @@ class ClusterPlan:
 
     @property
     def broker_settings(self) -> tuple[str, ...]:
-        """The settings of the brokers: a large cluster of idle brokers asks less often, unless told otherwise."""
+        """The settings of the brokers, first those that the size of the cluster asks for, unless told otherwise: many
+        idle brokers ask less often, and groups need no more brokers than there are."""
         least = next((ms for brokers, ms in _FETCH_WAITS_MS if len(self.brokers) > brokers), None)
-        if least is None or any(s.partition("=")[0].strip() == _FETCH_WAIT for s in self.settings):
-            return self.settings
-        return (f"{_FETCH_WAIT}={least}", *self.settings)
+        fit = {} if least is None else {_FETCH_WAIT: least}
+        if len(self.brokers) < _GROUP_REPLICAS_MAX:
+            fit[_GROUP_REPLICAS] = len(self.brokers)
+        given = {setting.partition("=")[0].strip() for setting in self.settings}
+        return (*(f"{name}={value}" for name, value in fit.items() if name not in given), *self.settings)
 
     @property
     def zookeeper(self) -> str:

@@ -35,7 +35,7 @@ from controller.local.flags import (
 )  # fmt: skip
 from controller.local.like import Likeness
 from controller.local.place import LOCK_FILE, lock_owner, own_folder
-from controller.local.plan import ClusterPlan, files_allowed, files_needed, plan_cluster
+from controller.local.plan import ALONE_MAX, ClusterPlan, files_allowed, files_needed, plan_cluster
 from controller.local.readiness import wait_until_whole
 from controller.rules.configs import settings
 from controller.wire.types import BrokerId
@@ -255,9 +255,10 @@ async def _started(plan: ClusterPlan, console: Console) -> AsyncIterator[Cluster
 
 
 def tell_scale(plan: ClusterPlan, console: Console) -> None:
-    """What a large cluster does otherwise, and whether this machine lets it open enough files."""
+    """What a large or a small cluster does otherwise, and whether this machine lets it open enough files."""
     for setting in plan.broker_settings[: len(plan.broker_settings) - len(plan.settings)]:
-        console.print(f"{setting} for the brokers, because there are many; --override says otherwise")
+        how_many = "few" if len(plan.brokers) < ALONE_MAX else "many"
+        console.print(f"{setting} for the brokers, because there are {how_many}; --override says otherwise")
     needed, allowed = files_needed(len(plan.brokers), max(map(len, plan.groups))), files_allowed()
     if allowed is not None and needed > allowed:
         enough = len(replace(plan, broker_processes=None).groups)

@@ -488,7 +488,16 @@ def test_many_brokers_share_few_processes_and_ask_less_often(tmp_path: Path) -> 
     assert many.broker_settings == ("replica.fetch.wait.max.ms=25000",)
     told = plan(tmp_path, brokers=100, ports=range(100), settings=["replica.fetch.wait.max.ms=500"])
     assert told.broker_settings == ("replica.fetch.wait.max.ms=500",)
-    assert plan(tmp_path).broker_settings == ()
+    assert plan(tmp_path, brokers=3, ports=[1, 2, 3]).broker_settings == ()
+
+
+def test_groups_of_few_brokers_need_no_more_than_there_are(tmp_path: Path) -> None:
+    """Kafka's default of three replicas leaves one or two brokers without a __consumer_offsets, and without groups."""
+    for brokers in (1, 2):
+        few = plan(tmp_path, brokers=brokers, ports=[1, 2], settings=["a=b"])
+        assert few.broker_settings == (f"offsets.topic.replication.factor={brokers}", "a=b")
+    told = plan(tmp_path, settings=["offsets.topic.replication.factor=1"])
+    assert told.broker_settings == ("offsets.topic.replication.factor=1",)
 
 
 def test_a_broker_that_a_fault_has_down_does_not_run(running: Path) -> None:
