@@ -169,8 +169,8 @@ async def _look(admin: AdminClient, zk: ZkSession | None, topics: Sequence[str],
     else:
         raise ToolFailure("no broker answers")
     history.note(truth)
-    told, left = await _moving(admin), None if zk is None else await leftovers(zk)
-    return [*judged(truth, source, answers, topics, told=told, left=left), statements.check_falls(history)]
+    answered, left = await _moving(admin), None if zk is None else await leftovers(zk)
+    return [*judged(truth, source, answers, topics, moves=answered, left=left), statements.check_falls(history)]
 
 
 def judged(
@@ -179,17 +179,17 @@ def judged(
     answers: Mapping[BrokerId, Any],
     topics: Collection[str],
     *,
-    told: Collection[TopicPartition] | None,
+    moves: Collection[TopicPartition] | None,
     left: Sequence[str] | None,
 ) -> list[Check]:
-    """What one look shows. `told`: what moves, as the controller tells it (None: it does not). `left`: the znodes below
-    /admin, None where only brokers were asked; else ZooKeeper says what moves, too."""
+    """What one look shows. `moves`: what moves, as the controller tells it (None: it does not). `left`: the znodes
+    below /admin, None where only brokers were asked; else ZooKeeper says what moves, too."""
     kept = truth.only(topics) if topics else truth
-    moving = told if left is None else [tp for tp, p in kept.partitions.items() if p.assignment.is_being_reassigned]
+    moving = moves if left is None else [tp for tp, p in kept.partitions.items() if p.assignment.is_being_reassigned]
     if moving is not None:
         moving = [tp for tp in moving if not topics or tp.topic in topics]
     return [
-        statements.check_controller(answers=told is not None),
+        statements.check_controller(answers=moves is not None),
         statements.check_partitions(kept, topics, may_be_empty=True),
         statements.check_views(truth, answers, source),
         statements.check_moves(moving),

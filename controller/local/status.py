@@ -148,11 +148,12 @@ def main(argv: Sequence[str]) -> int:
     if options.json:
         print(row.to_json())
     else:
-        _print(row, options.data.resolve())
+        show(row, options.data.resolve())
     return EXIT_FAILED if row.problems else 0
 
 
-def _print(row: StatusRow, data: Path) -> None:
+def show(row: StatusRow, data: Path) -> None:
+    """The status for people."""
     table = Table(
         "process", "pid", "state", "rack", "listener", Column("log dirs", overflow="fold"), box=None, pad_edge=False
     )

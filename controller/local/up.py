@@ -233,7 +233,7 @@ async def _up(plan: ClusterPlan, remarks: Sequence[str], like: Likeness | None =
                 console.print(f"not whole yet: {missing}; going on")
             if like is not None:
                 await make_alike(plan.bootstrap, like, console)
-            console.print(f"ready; Ctrl-C ends it. In another terminal: {_what_to_type(plan)}")
+            console.print(f"ready; Ctrl-C ends it. In another terminal: {what_to_type(plan)}")
             await _tell_ends(cluster, console)
     finally:
         console.print("ended; nothing is left running")
@@ -282,7 +282,7 @@ async def _tell_ends(cluster: Cluster, console: Console) -> None:
                 console.print(f"ZooKeeper does not start: {error}")
         now = {name for name, child in cluster.children.items() if child.is_alive}
         for name in sorted(alive ^ now):
-            again = _how_to_start(name, cluster.plan.data)
+            again = how_to_start(name, cluster.plan.data)
             console.print(f"{name} runs again" if name in now else f"{name} ended; {again}")
         if alive != now:
             cluster.write_file()
@@ -296,14 +296,15 @@ async def _tell_ends(cluster: Cluster, console: Console) -> None:
         await asyncio.sleep(_WATCH_S)
 
 
-def _how_to_start(name: str, data: Path) -> str:
+def how_to_start(name: str, data: Path) -> str:
+    """What to type where a process of that name has ended."""
     role, number = name.split("-")[:2]
     command = f"kwob {role.removesuffix('s')} start {number}"
     return f"to start it again: {with_data(command, data)}"
 
 
-def _what_to_type(plan: ClusterPlan) -> str:
-    """Kafka's tools have no --data: the variable names a folder for all commands."""
+def what_to_type(plan: ClusterPlan) -> str:
+    """What finds this cluster from another terminal. Kafka's tools have no --data: the variable is for all commands."""
     commands = f"kwob status, kwob topics --list, kwob broker kill {plan.brokers[0].broker_id}"
     if plan.data == default_data().resolve():
         return commands

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,6 @@ from controller.local import control, status, up
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, write_cluster
 from controller.local.plan import plan_cluster
-from controller.local.processes import Child
 from controller.wire.fault_rows import Kill, encode
 
 
@@ -25,7 +25,7 @@ def cluster(data: Path) -> Cluster:
 
 def of_status(data: Path, capsys: pytest.CaptureFixture[str]) -> str:
     row = status.StatusRow(**cluster(data).row().model_dump(), faults=1)
-    status._print(row, data)
+    status.show(row, data)
     return capsys.readouterr().out
 
 
@@ -38,16 +38,16 @@ def of_no_office(data: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def of_a_fault_that_others_have(data: Path, capsys: pytest.CaptureFixture[str]) -> str:
     running = cluster(data)
-    running._brokers = dict.fromkeys([5, 6], cast(Child, None))
     running.plan.fault_file.write_text(encode([Kill(id="f3")]))
-    with pytest.raises(ClusterError) as wide:
-        asyncio.run(running._let_up(5))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ClusterError) as wide:
+        patch.setattr(Cluster, "broker", lambda self, broker_id: SimpleNamespace(is_alive=True))
+        asyncio.run(running.start_broker(5))
     return str(wide.value)
 
 
 ADVICE: list[tuple[Callable[[Path, pytest.CaptureFixture[str]], str], str]] = [
-    (lambda data, capsys: up._how_to_start("broker-5", data), "kwob broker start 5{}"),
-    (lambda data, capsys: up._how_to_start("brokers-5-6", data), "kwob broker start 5{}"),
+    (lambda data, capsys: up.how_to_start("broker-5", data), "kwob broker start 5{}"),
+    (lambda data, capsys: up.how_to_start("brokers-5-6", data), "kwob broker start 5{}"),
     (of_status, "1 fault in force: kwob fault list{}"),
     (of_no_office, "kwob status{} tells more"),
 ]
@@ -76,6 +76,6 @@ def test_up_says_how_all_commands_find_it(tmp_path: Path, monkeypatch: pytest.Mo
     """Kafka's tools have no --data."""
     commands = "kwob status, kwob topics --list, kwob broker kill 5"
     monkeypatch.setenv("KWOB_DATA", str(tmp_path))
-    assert up._what_to_type(cluster(tmp_path).plan) == commands
+    assert up.what_to_type(cluster(tmp_path).plan) == commands
     monkeypatch.delenv("KWOB_DATA")
-    assert up._what_to_type(cluster(tmp_path).plan) == f"export KWOB_DATA={tmp_path}; then {commands}"
+    assert up.what_to_type(cluster(tmp_path).plan) == f"export KWOB_DATA={tmp_path}; then {commands}"

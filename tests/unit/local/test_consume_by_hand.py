@@ -11,6 +11,9 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from controller.local.load import client, hand
 
+#: `_PARTITION_EOF` of librdkafka.
+END_OF_PARTITION = -191
+
 
 class Member:
     """A consumer that was given partitions 1 and 2 of three."""
@@ -20,7 +23,7 @@ class Member:
 
     @staticmethod
     def _end(partition: int) -> Any:
-        return SimpleNamespace(error=lambda: KafkaError(KafkaError._PARTITION_EOF), partition=lambda: partition)
+        return SimpleNamespace(error=lambda: KafkaError(END_OF_PARTITION), partition=lambda: partition)
 
     @staticmethod
     def _record(partition: int) -> Any:

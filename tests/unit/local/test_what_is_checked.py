@@ -41,5 +41,5 @@ def test_a_move_that_brokers_were_asked_for_is_told(
     told: Collection[TopicPartition] | None, left: list[str] | None, topics: tuple[str, ...], detail: str
 ) -> None:
     """It stands in the topic's znode, not below /admin (KIP-455)."""
-    (moves,) = [c for c in judged(MOVING, "ZooKeeper", {}, topics, told=told, left=left) if c.statement == MOVES]
+    (moves,) = [c for c in judged(MOVING, "ZooKeeper", {}, topics, moves=told, left=left) if c.statement == MOVES]
     assert (moves.holds, moves.detail) == (detail == "no reassignment is under way", detail)
