@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -56,19 +55,6 @@ def nobody_listens(servers: str) -> bool:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port))).close()
     return True
-
-
-def test_a_second_start_is_refused_and_the_cluster_goes_on() -> None:
-    before = threading.active_count()
-    with KafkaCluster(brokers=1) as cluster:
-        running = threading.active_count()
-        with pytest.raises(RuntimeError, match="runs already"):
-            cluster.start()
-        assert threading.active_count() == running
-        cluster.create_topic("t")
-    assert threading.active_count() == before
-    with pytest.raises(RuntimeError, match="does not run"):
-        cluster.create_topic("u")
 
 
 def test_a_cluster_that_starts_again_knows_nothing_of_its_former_run() -> None:

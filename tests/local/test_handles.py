@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,3 +58,16 @@ def test_every_option_is_in_the_table_of_the_marker() -> None:
     options = set(inspect.signature(KafkaCluster).parameters) - {"folder"}
     table = PAGE.read_text().split("## Which cluster")[1].split("```")[0]
     assert {name for name in options if f"| `{name}` |" not in table} == set()
+
+
+def test_a_second_start_is_refused_and_the_cluster_goes_on() -> None:
+    before = threading.active_count()
+    with KafkaCluster(brokers=1) as cluster:
+        running = threading.active_count()
+        with pytest.raises(RuntimeError, match="runs already"):
+            cluster.start()
+        assert threading.active_count() == running
+        cluster.create_topic("t")
+    assert threading.active_count() == before
+    with pytest.raises(RuntimeError, match="does not run"):
+        cluster.create_topic("u")
