@@ -102,6 +102,14 @@ class WaitingRows:
             self._waiting.popleft()
             self._emit(row)
 
+    def end_of_topic(self) -> None:
+        """Fills what waits with what is known by now: what is told from now on is of another topic of that name."""
+        for row in self._waiting:
+            if row.columns["ev"] == What.LEADER:
+                self.fill_leader(row, self.of[row.columns["broker"]])
+            elif row.columns["ev"] == What.ELECT and row.columns["isr"] is None:
+                self._fill_bump(row)
+
     def _complete(self, row: Row, broker: OfBroker) -> None:
         """Fills what only the rows after this one could tell."""
         columns = row.columns

@@ -217,6 +217,7 @@ class Weave:
         value = fact.value if fact.value == CREATED else None
         self._waiting.add(fact, What.ASSIGN, key=None, value=value)
         if value is not None:
+            self._waiting.end_of_topic()
             self._memory.created()
 
     def _elect(self, fact: Fact, _: OfBroker) -> None:

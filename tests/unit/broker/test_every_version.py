@@ -98,7 +98,7 @@ async def told(cluster: Any, api: ApiKey, body: dict[str, Any]) -> dict[int, set
 
 def in_each(api: ApiKey, error: ErrorCode) -> dict[int, set[int]]:
     first, last = ROWS[api].versions
-    return {version: {error} - {NONE} for version in range(first, last + 1)}
+    return {version: {int(error)} - {NONE} for version in range(first, last + 1)}
 
 
 def test_all_requests_of_clients_are_asked_here() -> None:

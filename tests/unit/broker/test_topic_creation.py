@@ -97,7 +97,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("kind", "path", "code", "error"), REFUSED)
 def test_what_zookeeper_refuses_is_told_and_only_what_failed(
-    in_memory: Any, kind: type, path: str, code: ZkCode, error: ErrorCode
+    in_memory: Any, kind: Any, path: str, code: ZkCode, error: ErrorCode
 ) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)

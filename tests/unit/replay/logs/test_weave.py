@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_sim.replay.logs.facts import Fact, What
@@ -121,11 +121,14 @@ def life(topic_id: str, changes: list[str]) -> Iterator[Fact]:
 
 
 @given(st.lists(st.sampled_from(CHANGES), max_size=8), st.lists(st.sampled_from(CHANGES), max_size=8))
+@example(["is raised"], ["shrinks", "shrinks"])
 def test_a_topic_created_anew_is_told_of_as_if_it_had_never_been(former: list[str], changes: list[str]) -> None:
     """Though its versions and epochs are those of the former topic again."""
     before, after = list(life("id-1", former)), list(life("id-2", changes))
     began_ms = len(before) * 1000
-    rows = [row for row in woven(*before, *after) if row["ts"] >= began_ms]
+    told = woven(*before, *after)
+    assert [row for row in told if row["ts"] < began_ms] == woven(*before), "nor does the former learn of it"
+    rows = [row for row in told if row["ts"] >= began_ms]
     silence = [Fact(1, 0, What.HW, "t", 0, hw=0)] * len(before)
     assert rows == [row for row in woven(*silence, *after) if row["ts"] >= began_ms]
 
