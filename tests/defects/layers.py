@@ -24,6 +24,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/embedded": ("tests/local/test_embedded.py", "tests/local/test_handles.py"),
     "controller/ui": ("tests/ui/test_flows.py", "tests/ui/test_looks.py", "tests/ui/test_who_may_ask.py"),
     "controller/rehearse": ("rehearse",),
+    "controller/cli": ("local",),
     "controller/pytest_plugin": ("tests/local/test_plugin_refusals.py", "tests/local/test_recipes.py"),
     "broker_sim": ("broker",),
     "broker_sim/host": ("faults", "broker"),
@@ -54,7 +55,7 @@ _TOOLS: Final = tuple(
 #: Rooms that no simulated world runs.
 _NOT_SIMULATED: Final = (
     *("broker_sim/replay", "controller/admin", "controller/local", "controller/demo", "controller/rehearse"),
-    *("controller/embedded", "controller/ui", "controller/pytest_plugin", "broker_sim/fluid"),
+    *("controller/embedded", "controller/ui", "controller/pytest_plugin", "controller/cli", "broker_sim/fluid"),
 )
 #: Real sockets, processes and a real ZooKeeper: simulated worlds have others in their place.
 _REAL: Final = "controller/world/real/"

@@ -21,6 +21,7 @@ def test_a_defect_applies(defect: Defect) -> None:
     assert ast.dump(ast.parse(defect.planted(text))) != ast.dump(ast.parse(text))
     assert (defect.layer in LAYERS) is not bool(defect.equivalent)
     assert defect.breaks
+    assert any(defect.file.startswith(room) for room in UNIT), "no room's tests are known for it"
 
 
 def test_there_are_enough() -> None:
