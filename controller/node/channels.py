@@ -285,7 +285,7 @@ class _Channel:
             attempt += 1
             try:
                 answer = await self._attempt(request, body)
-            except (OSError, TimeoutError, protocol.ProtocolError, ValueError, OverflowError) as error:
+            except (OSError, TimeoutError, protocol.ProtocolError) as error:
                 self._disconnect()
                 self._gauges.failures += 1
                 if attempt & (attempt - 1) == 0:  # the 1st, 2nd, 4th, ...: a dead broker must not flood the log
@@ -299,8 +299,7 @@ class _Channel:
             return
 
     async def _attempt(self, request: ControlRequest, body: Body) -> Any:
-        """One try. Raises: OSError, TimeoutError, ProtocolError; ValueError and OverflowError, for an address that
-        cannot be."""
+        """One try. Raises: OSError, TimeoutError, ProtocolError."""
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = self._connection = await self._connect()

@@ -70,7 +70,7 @@ class Network(Protocol):
     """TCP, or something like it."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """Raises OSError when nobody listens or the peer cannot be reached."""
+        """Raises OSError when nobody listens, the peer cannot be reached, or there can be no such address."""
         ...
 
     async def listen(self, host: str, port: int, serve: ServeConnection) -> Listener:

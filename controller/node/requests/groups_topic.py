@@ -47,8 +47,6 @@ class GroupsTopic:
                 await self._ask(endpoint.host, endpoint.port, group)
             except (OSError, ProtocolError):  # no connection, a closed one, or too late: all are OSErrors
                 return
-            except (ValueError, OverflowError):  # somebody registered an address that cannot be
-                return
 
     async def _ask(self, host: str, port: int, group: str) -> None:
         async with asyncio.timeout(LIMIT_S):

@@ -27,6 +27,7 @@ CLOSE_LINGER_S: Final = 5.0
 #: The last so many of the files that a process may open are not for connections but for its logs and its ZooKeeper.
 #: An eighth of them where few are allowed.
 RESERVED_FILES: Final = 256
+PORT_MAX: Final = 0xFFFF
 #: Turns of the loop from the accepting of a connection until who serves it knows of it: transport, protocol, task.
 _TURNS_TO_BEGIN: Final = 3
 
@@ -35,11 +36,15 @@ class TcpNetwork:
     """IPv4 and IPv6 by TCP, without Nagle's delay."""
 
     async def connect(self, host: str, port: int) -> Connection:
-        """Raises OSError when nobody listens, the name does not resolve, the peer cannot be reached, or only
-        `RESERVED_FILES` are left.
+        """Raises OSError when nobody listens, the name does not resolve, the peer cannot be reached, the address cannot
+        be (as one that somebody registered), or only `RESERVED_FILES` are left.
         """
-        loop = asyncio.get_running_loop()
-        _, protocol = await loop.create_connection(TcpConnection, host, port)
+        if not 0 <= port <= PORT_MAX:  # of a name that resolves, the lower bits would count
+            raise OSError(errno.EINVAL, f"{host!r}, port {port} is no address")
+        try:
+            _, protocol = await asyncio.get_running_loop().create_connection(TcpConnection, host, port)
+        except ValueError as error:
+            raise OSError(errno.EINVAL, f"{host!r}, port {port} is no address: {error}") from error
         if protocol.is_one_too_many:
             raise _no_more_files()
         return protocol

@@ -176,6 +176,20 @@ def test_an_address_in_use_is_an_error_and_a_freed_one_can_be_taken_at_once() ->
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [("127.0.0.1", 70_000), ("localhost", 70_000), ("localhost", -1), ("x..y", 9092), ("a" * 64, 9092), ("a\0", 9092)],
+)
+def test_an_address_that_cannot_be_is_one_that_cannot_be_reached(host: str, port: int) -> None:
+    """Whatever a broker registered: of another error, who connects knows nothing."""
+
+    async def scenario() -> None:
+        with pytest.raises(OSError, match="is no address"):
+            await TcpNetwork().connect(host, port)
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("turns", range(5))
 def test_a_connection_that_is_accepted_while_the_listener_closes_is_served_or_refused(turns: int) -> None:
     """asyncio loses the socket of one that was accepted and not begun; whoever runs tests sees a ResourceWarning."""
