@@ -1,8 +1,8 @@
 """The compression codecs of record batches, in Kafka's framing, with a limit on what a peer can make of few bytes.
 
-Snappy is framed as xerial's SnappyOutputStream does (a header, then blocks with their lengths); readers also take a
-bare block. LZ4 is the LZ4 frame format. Source: Kafka 3.9
-`SnappyCompression`, `Lz4BlockOutputStream`.
+Of gzip there may be several members. Snappy is framed as xerial's SnappyOutputStream does (a header, then blocks with
+their lengths); readers also take a bare block. LZ4 is the LZ4 frame format.
+Source: Kafka 3.9 `GzipCompression`, `SnappyCompression`, `Lz4BlockOutputStream`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+#: How a member begins (its method is deflate), and as many bytes as one has at least for Java to look at them.
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_MEMBER_MIN_BYTES: Final = 19
+#: Of that much the rest behind a member is put aside: members are few bytes, and may be many.
+_GZIP_PIECE_BYTES: Final = 8 * 1024
 #: What is tried first for the decompressed data: this much, or so many times what came.
 _FIRST_BYTES: Final = 64 * 1024
 _FIRST_TIMES: Final = 4
@@ -66,13 +71,19 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _gunzip(data: bytes, limit: int) -> bytes:
-    worker = zlib.decompressobj(wbits=31)
-    out = worker.decompress(data, limit + 1)
-    if len(out) > limit or worker.unconsumed_tail:
-        raise _TooLarge
-    if not worker.eof:
-        raise ValueError("the stream is cut off")
-    return out
+    """All members that follow each other, as Java's `GZIPInputStream`: what is none of them ends the data."""
+    out, at = bytearray(), 0
+    while True:
+        worker = zlib.decompressobj(wbits=31)
+        while not worker.eof:
+            if not (piece := data[at : at + _GZIP_PIECE_BYTES]):
+                raise ValueError("the stream is cut off")
+            out += worker.decompress(piece, limit + 1 - len(out))
+            if len(out) > limit:
+                raise _TooLarge
+            at += len(piece) - len(worker.unused_data)
+        if len(data) - at < _GZIP_MEMBER_MIN_BYTES or not data.startswith(_GZIP_MAGIC, at):
+            return bytes(out)
 
 
 def _snappy(data: bytes) -> bytes:

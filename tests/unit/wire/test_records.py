@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import warnings
 from dataclasses import replace
@@ -86,6 +87,22 @@ def test_any_flipped_bit_after_the_magic_is_noticed(data: Any) -> None:
     batch[at] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(CorruptBatch):
         check_crc(bytes(batch), parse_header(bytes(batch)))
+
+
+@pytest.mark.parametrize("rest", [b"", bytes(40), b"\x1f\x8b\x08" + bytes(15), gzip.compress(b"", mtime=0)])
+@pytest.mark.parametrize("members", [[b"one"], [b"one", b"two"], [b"", b"one" * 99_999, b"", b"three"]])
+def test_gzip_is_read_to_its_last_member(members: list[bytes], rest: bytes) -> None:
+    """Java's `GZIPInputStream` reads members that follow each other as one; what is none ends it without a word."""
+    data, whole = b"".join(map(gzip.compress, members)) + rest, b"".join(members)
+    assert decompress(Codec.GZIP, data, limit=len(whole)) == whole
+    with pytest.raises(KafkaError, match=f"more than {len(whole) - 1} bytes"):
+        decompress(Codec.GZIP, data, limit=len(whole) - 1)
+
+
+@pytest.mark.parametrize("cut", [1, 8, 9])
+def test_a_later_member_of_gzip_that_is_cut_off_is_corrupt(cut: int) -> None:
+    with pytest.raises(KafkaError, match="does not decompress"):
+        decompress(Codec.GZIP, (gzip.compress(b"one") + gzip.compress(bytes(range(99))))[:-cut])
 
 
 @settings(max_examples=100)
