@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from controller.wire import log_events as ev
 from controller.wire.times import Times
-from controller.wire.zk_operations import WatchEvent, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import WatchEvent, ZkOp, ZkResult, ZkSessionExpired
 from controller.world.ports import ZkConnector, ZkSession
 from controller.world.supervisor import Supervisor
 
@@ -168,8 +168,8 @@ class ZkClient:
             try:
                 await self._open_session()
                 break
-            except ZkUnreachable as error:
-                self._log.warning(ev.ZK_RECONNECT_FAILED, reason=str(error))
+            except Exception as error:  # as no descriptor or no thread left for it, which may pass, too
+                self._log.warning(ev.ZK_RECONNECT_FAILED, reason=str(error) or repr(error))
                 await asyncio.sleep(RECONNECT_BACKOFF_S)
         for handler in self._new_session_handlers:
             await handler()

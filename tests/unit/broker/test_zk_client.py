@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 import structlog
 
 from broker_sim.zk_client import ZkClient
-from controller.wire.zk_operations import Create, Exists, ZkOp, ZkResult, ZkSessionExpired
+from controller.wire.zk_operations import Create, Exists, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.world.ports import ZkSession
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
 from controller.world.simulated.zk_session import SimulatedSession
@@ -94,6 +96,34 @@ def test_a_session_ends_once_whoever_notices_and_however_late() -> None:
         await asyncio.sleep(10)
         assert (client.expirations, renewed) == (1, [client.session_id])
         assert client.previous_session_id == first.session_id != client.session_id
+        await client.close()
+
+    run(whole())
+
+
+@pytest.mark.parametrize("error", [ZkUnreachable("nobody"), OSError(24, "no file"), RuntimeError("no thread")])
+def test_a_session_is_renewed_whatever_fails_meanwhile(error: Exception) -> None:
+    """Source: Kafka 3.9 `ZooKeeperClient.reinitialize`, which tries for ever."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        connector = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop)).connector(
+            "a", chroot="", session_timeout_ms=6000
+        )
+        client = ZkClient(connector, log=structlog.get_logger())
+        await client.open()
+        connect, failures = connector.connect, iter([error] * 3)
+
+        async def fail(**callbacks: Any) -> ZkSession:
+            for failure in failures:
+                raise failure
+            return await connect(**callbacks)
+
+        connector.connect = fail  # type: ignore[assignment]
+        await client.expire()
+        await asyncio.sleep(10)
+        assert client.is_connected, "it is tried again"
         await client.close()
 
     run(whole())
