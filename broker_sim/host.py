@@ -142,11 +142,7 @@ class _Seat:
 
     async def _start(self) -> None:
         broker = self._make(self._identity, self.board)
-        try:
-            await broker.start()
-        except asyncio.CancelledError:
-            await broker.stop(controlled=False)
-            raise
+        await _start_or_close(broker)
         self.broker = broker
         self._identity = self._identity.bound_to(broker.bound_ports)
         self._watch = self._supervisor.once(f"halt-of-broker-{broker.broker_id}", lambda: self._note_halt(broker))
@@ -238,6 +234,24 @@ class _OrphanedSessions:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         await asyncio.gather(*(session.close() for session in waiting.values()))
+
+
+async def _start_or_close(broker: Broker) -> None:
+    """Starts it. Whoever waits for it and is cancelled, however often, leaves it closed, and whole: once is enough to
+    end a start, and its end is as that of `_to_its_end`."""
+    task, was_cancelled = asyncio.ensure_future(broker.start()), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            if not (was_cancelled or broker.is_closing):
+                task.cancel()
+            was_cancelled = True
+    if was_cancelled:
+        await asyncio.gather(task, return_exceptions=True)
+        await _to_its_end(broker, broker.stop(controlled=False))  # it may just have started
+        raise asyncio.CancelledError
+    task.result()
 
 
 async def _to_its_end(broker: Broker, ending: Coroutine[Any, Any, None]) -> None:

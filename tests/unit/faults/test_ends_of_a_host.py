@@ -45,3 +45,33 @@ def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Pa
         assert [(tmp_path / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
 
     run_world(3, play)
+
+
+@pytest.mark.parametrize("again", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("after_ms", [0, 2, 8, 10, 12, 16, 18, 30])
+def test_who_is_cancelled_while_a_broker_starts_again_leaves_it_closed(
+    tmp_path: Path, after_ms: int, again: int
+) -> None:
+    async def play(world: World) -> None:
+        both, done = Hosted(world, tmp_path), asyncio.Event()
+
+        async def program() -> None:
+            await both.host.start()
+            both.host.set_faults([row("stop", broker=1)])
+            await both.until_registered("2", within_s=10)
+            await world.sleep(5)
+            both.host.set_faults([])
+            await world.sleep(after_ms / 1000)
+            orderly = asyncio.create_task(both.host.stop())
+            await cancelled(orderly, again)
+            await cancelled(orderly, 2)
+            await asyncio.gather(orderly, return_exceptions=True)
+            await both.host.stop(controlled=False)
+            done.set()
+
+        world.machine("host").start(program())
+        await world.until(done.is_set, within_s=60, what="the end")
+        assert both.registered() == []
+        assert [(tmp_path / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
+
+    run_world(3, play)
