@@ -199,12 +199,13 @@ class Group(Generations):
         self._try_complete_join(now_ms)
 
     def _supports(self, request: Join) -> bool:
+        """A group that waits for ids that it gave may have no members, and is not Empty."""
         names = {name for name, _ in request.protocols}
-        if not request.protocol_type or not names:
+        if not names or not request.protocol_type:
             return False
-        if not self.members:
-            return True
-        return request.protocol_type == self.protocol_type and bool(names & self.members.common_protocols())
+        if self.state is not GroupState.EMPTY and request.protocol_type != self.protocol_type:
+            return False
+        return not self.members or bool(names & self.members.common_protocols())
 
     def _join_known(self, request: Join, ticket: Ticket, now_ms: int) -> None:
         if request.member_id in self._pending:

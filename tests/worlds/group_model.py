@@ -249,9 +249,8 @@ class GroupModel:
 
     def supports(self, asks: Join) -> bool:
         names = {name for name, _ in asks.protocols}
-        if not self.seats or not names or not asks.protocol_type:
-            return bool(names and asks.protocol_type)
-        return asks.protocol_type == self.kind and bool(names & self.common())
+        is_of_its_kind = bool(asks.protocol_type) and (self.state is EMPTY or asks.protocol_type == self.kind)
+        return is_of_its_kind and bool(names & self.common() if self.seats else names)
 
     def come(self, member: str, asks: Join, ticket: int, now_ms: int) -> None:
         self.pending.pop(member, None)

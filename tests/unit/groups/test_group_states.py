@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -333,3 +335,22 @@ def test_while_the_assignment_is_awaited_members_beat_and_may_not_commit() -> No
     assert play.group.state is GroupState.PREPARING_REBALANCE
     assert play.beat("A") is ErrorCode.REBALANCE_IN_PROGRESS
     assert play.group.commit_error("A", None, 1, play.now) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": (("other", b""),)}, ErrorCode.MEMBER_ID_REQUIRED),
+    ],
+    ids=["another protocol type", "no protocols", "another protocol"],
+)
+def test_a_group_whose_last_member_left_keeps_its_type_until_it_is_empty(changes: Any, error: ErrorCode) -> None:
+    """It waits for an id that it gave. Source: Kafka 3.9 `GroupMetadata.supportsProtocols`, which asks the state."""
+    play = Play()
+    play.stable("A")
+    play.join(join_request("", "B"))
+    play.perform(play.group.leave("A", None, play.now)[1])
+    assert (play.group.state, len(play.group.members)) == (GroupState.PREPARING_REBALANCE, 0)
+    assert play.answers[play.join(join_request("", "C", **changes))].error is error
