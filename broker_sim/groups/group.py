@@ -178,8 +178,10 @@ class Group(Generations):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
         if not self._supports(request):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not request.member_id or request.member_id in self._pending:
+        if not request.member_id:
             return None
+        if request.member_id in self._pending:  # it was given to a dynamic member: Kafka throws
+            return None if request.group_instance_id is None else ErrorCode.UNKNOWN_SERVER_ERROR
         return self._identity_error(request.member_id, request.group_instance_id)
 
     def _is_full(self, request: Join) -> bool:

@@ -142,6 +142,8 @@ class GroupModel:
         elif not who and instance is None and asks.needs_known_member_id:
             self.pending[asks.new_member_id] = now_ms + asks.session_timeout_ms
             self.refuse(ticket, ErrorCode.MEMBER_ID_REQUIRED, asks.new_member_id)
+        elif who in self.pending and instance is not None:
+            self.refuse(ticket, ErrorCode.UNKNOWN_SERVER_ERROR, who)
         elif not who or who in self.pending:
             self.come(who or asks.new_member_id, asks, ticket, now_ms)
         elif error := self.stranger(who, instance):

@@ -354,3 +354,17 @@ def test_a_group_whose_last_member_left_keeps_its_type_until_it_is_empty(changes
     play.perform(play.group.leave("A", None, play.now)[1])
     assert (play.group.state, len(play.group.members)) == (GroupState.PREPARING_REBALANCE, 0)
     assert play.answers[play.join(join_request("", "C", **changes))].error is error
+
+
+def test_an_id_that_was_given_to_a_member_is_not_that_of_a_static_one() -> None:
+    """Source: Kafka 3.9 `GroupCoordinator.doCurrentMemberJoinGroup`, which throws."""
+    play = Play()
+    first = static(play, "i", 1)
+    play.join(join_request("", "B"))
+    refused = play.join(join_request("B", group_instance_id="i"))
+    assert play.answers[refused].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert list(play.group.members) == ["i-1"]
+    joined = play.join(join_request("B"))
+    play.until(6_000)
+    assert {play.answers[ticket].error for ticket in (first, joined)} == {ErrorCode.NONE}
+    assert list(play.group.members) == ["i-1", "B"]
