@@ -10,6 +10,7 @@ Source: spec clients.md §8.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from broker_sim.apis.context import BrokerContext, by_topic
@@ -47,16 +48,20 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
                     commit_timestamp=now_ms,
                     expire_timestamp=expires_ms,
                 )
-    if all(error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in errors.values()) and not offsets:
+    too_large = [tp for tp, error in errors.items() if error is ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    if not too_large and not offsets:
         return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
-    error = await context.groups.commit(
+    commit = partial(
+        context.groups.commit,
         body.group_id,
-        offsets,
         member_id=body.member_id,
         group_instance_id=getattr(body, "group_instance_id", None),
         generation=_generation(body),
     )
-    errors.update(dict.fromkeys(offsets, error))
+    if too_large and (refusal := await commit({})):  # before it looks at what is committed
+        errors.update(dict.fromkeys((*too_large, *offsets), refusal))
+    else:
+        errors.update(dict.fromkeys(offsets, await commit(offsets)))
     return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}
 
 

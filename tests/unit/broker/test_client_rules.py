@@ -375,3 +375,24 @@ def test_what_cannot_be_committed_does_not_keep_the_rest(in_memory: Any) -> None
         assert [(p.partition_index, p.committed_offset) for p in fetched.topics[0].partitions] == [(0, 5)]
 
     in_memory(scenario)
+
+
+@pytest.mark.parametrize("texts", [["", "x" * 4097], ["x" * 4097, "x" * 4097]])
+def test_a_group_that_refuses_a_commit_says_so_of_all_partitions(in_memory: Any, texts: list[str]) -> None:
+    """How long the metadata is, is looked at afterwards. Source: Kafka 3.9 `GroupCoordinator.doCommitOffsets`."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,), (1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        rows = [
+            {"partition_index": number, "committed_offset": 5, "committed_metadata": text}
+            for number, text in enumerate(texts)
+        ]
+        body = {"group_id": "g", "generation_id_or_member_epoch": 3, "member_id": "m"}
+        answer = await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, {**body, "topics": [{"name": "t", "partitions": rows}]})
+        errors = [p.error_code for p in answer.topics[0].partitions]
+        assert errors == [ErrorCode.ILLEGAL_GENERATION] * 2
+
+    in_memory(scenario)
