@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
+from weakref import WeakSet
 
 from broker_sim.replicas.partition import Partition, Waiters
 from controller.wire.types import BrokerId
@@ -23,7 +24,7 @@ class FirstFetches:
     """What each follower has yet to fetch, and its fetches that wait."""
 
     def __init__(self) -> None:
-        self._missing: defaultdict[BrokerId, set[Partition]] = defaultdict(set)
+        self._missing: defaultdict[BrokerId, WeakSet[Partition]] = defaultdict(WeakSet)  # a deleted one goes
         self._waiting: defaultdict[BrokerId, Waiters] = defaultdict(Waiters)
 
     def expect(self, partition: Partition, followers: Iterable[BrokerId]) -> None:
@@ -47,5 +48,5 @@ class FirstFetches:
         """How long a fetch of that follower may wait that asked for `max_wait_ms`."""
         missing = self._missing.get(follower)
         if missing:
-            missing -= {partition for partition in missing if partition.led is None}
+            missing -= {p for p in missing if p.led is None or follower not in p.led.followers}
         return min(max_wait_ms, SOON_MS) if missing else max_wait_ms

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 
 from broker_sim.replicas.fetcher import GIVE_UP_S
+from broker_sim.replicas.first_fetches import SOON_MS
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, Endpoint, TopicPartition
 from tests.worlds.replicas import Cluster
@@ -67,3 +70,27 @@ def test_who_gave_a_fetch_up_once_rests_between_its_attempts_as_before(tmp_path:
         assert 3 < len(asked) < 15
 
     Cluster.run(tmp_path, scenario, brokers=(1, 2), **SETTINGS)
+
+
+def test_who_is_no_follower_any_more_has_nothing_to_fetch(tmp_path: Path) -> None:
+    """It never fetched the partition, and never will: its fetches of others wait as long as they ask for."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(ONE, 1, (1,), (1, 3), is_new=True)
+        first = cluster.nodes[1].manager.table.first_fetches
+        assert first.wait_ms(BrokerId(3), 15_000) == SOON_MS
+        cluster.appoint(ONE, 1, (1,), (1, 2))
+        assert (first.wait_ms(BrokerId(3), 15_000), first.wait_ms(BrokerId(2), 15_000)) == (15_000, SOON_MS)
+
+    Cluster.run(tmp_path, scenario, brokers=(1,), **SETTINGS)
+
+
+def test_who_never_fetches_keeps_no_deleted_partition(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(ONE, 1, (1,), (1, 3), is_new=True)
+        deleted = weakref.ref(cluster.nodes[1].partition(ONE))
+        cluster.stop_replica(ONE, 1, delete=True)
+        gc.collect()
+        assert deleted() is None
+
+    Cluster.run(tmp_path, scenario, brokers=(1,), **SETTINGS)
