@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakSet
 
 from broker_sim.log.cleaner_plan import CleaningPlan, group_segments, plan_cleaning
 from broker_sim.log.compaction import ENTRY_BYTES, OffsetMap, Retention, compacted
@@ -53,7 +54,7 @@ class LogCleaner:
         self._table = table
         self._tasks = Tasks()
         self._busy: set[Log] = set()
-        self._uncleanable: set[Log] = set()
+        self._uncleanable: WeakSet[Log] = WeakSet()  # not after they are deleted
 
     def start(self) -> None:
         """Starts the tasks, unless `log.cleaner.enable` is false."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +206,23 @@ def test_a_log_with_transactions_is_left_alone(tmp_path: Path) -> None:
     assert world.events[-1][0] == "log.cleaning_aborted"
     assert not world.clean()
     assert len(world.records()) == 12
+
+
+def test_a_log_that_was_left_alone_is_not_kept_when_it_is_deleted(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.beside(1)
+    for _ in range(12):
+        world.write((b"a", b"x" * 60))
+    segment = world.log.segments[0]
+    data = bytearray(segment.log_path.read_bytes())
+    data[22] |= 0x10
+    segment.log_path.write_bytes(data)
+    assert world.clean()
+    deleted = weakref.ref(world.log)
+    world.dirs.delete(world.log)
+    del world.partitions[world.log.topic_partition], world.log, world.partition
+    gc.collect()
+    assert deleted() is None
 
 
 def test_a_log_that_is_cut_under_the_cleaner_stays_as_it_is(tmp_path: Path) -> None:
