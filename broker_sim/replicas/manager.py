@@ -150,7 +150,7 @@ class ReplicaManager:
         await self.isr_updates.stop()
         await self._housekeeping.stop()
         watermarks, future_watermarks = self._housekeeping.watermarks(), self._housekeeping.future_watermarks()
-        if clean:
+        if clean and self._has_started:
             table.trace.row(TraceEvent.DOWN, table.now_ms())
         for partition in table.partitions.values():
             partition.stop_leading()

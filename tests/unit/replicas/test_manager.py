@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from broker_sim.replicas.manager import ReplicaManager
 from broker_sim.replicas.types import FetchPartition
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
@@ -169,3 +170,20 @@ def test_the_low_watermark_is_that_of_the_leader_and_its_live_followers(
         assert partition.low_watermark() == low
 
     run(tmp_path, scenario, brokers=(1,))
+
+
+def test_of_a_start_that_is_refused_the_trace_tells_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is none of the broker's lives: what was to be done after its logs were loaded went wrong."""
+
+    async def scenario(cluster: Cluster) -> None:
+        with monkeypatch.context() as refused:
+            refused.setattr(ReplicaManager, "startup", lambda manager: None)
+            await cluster.start(1)
+            await cluster.stop(1)
+        assert cluster.rows(1) == []
+        await cluster.world.sleep(1)
+        await cluster.start(1)
+        await cluster.stop(1)
+        assert [row["ev"] for row in cluster.rows(1) if row["ev"] in ("start", "down")] == ["start", "down"]
+
+    run(tmp_path, scenario, brokers=())
