@@ -97,6 +97,7 @@ class LogDirMoves:
         self.pause([partition.topic_partition])
         partition.future_log = None
         self._log(ev.LOG_MOVE_CANCELLED, partition.topic_partition, log_dir=str(future.log_dir), reason=reason)
+        partition.log_starts_changed.wake()
         self._purge_later(future, self._table.dirs.delete(future))
 
     # -- what happens to replicas ------------------------------------------------------------------------------------
@@ -131,6 +132,7 @@ class LogDirMoves:
         for topic_partition in (*log_dir.logs, *log_dir.futures):
             if (partition := self._table.partitions.get(topic_partition)) is not None:
                 partition.future_log = None
+                partition.log_starts_changed.wake()
 
     def _copy(self, partition: Partition) -> None:
         number = fetcher_id(partition.topic_partition, self._movers_wanted)
@@ -212,6 +214,7 @@ class _Mover:
             if current.log_start_offset > future.log_start_offset and current.log_start_offset <= future.leo:
                 future.raise_log_start(current.log_start_offset)
             partition.future_hw = min(partition.hw, future.leo)
+            partition.log_starts_changed.wake()
             if future.leo == current.leo:
                 self._replace(partition, current, future)
                 self.remove(topic_partition)

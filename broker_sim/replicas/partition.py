@@ -309,10 +309,12 @@ class Partition:
             self._late_bytes[replica] = self._late_bytes.get(replica, 0) + returned_bytes
 
     def low_watermark(self) -> int:
-        """The lowest log start of the leader and its live followers: below it no replica has records to give."""
+        """The lowest log start of the leader, its live followers and the log that is to replace its own: below it no
+        replica has records to give. Source: Kafka 3.9 `Partition.lowWatermarkIfLeader`."""
         led = self.leading()
         alive = [r for r in led.followers if led.alive is None or r in led.alive]
-        return min([self._open_log.log_start_offset, *(self.follower_log_starts.get(r, -1) for r in alive)])
+        own = [log.log_start_offset for log in (self._open_log, self.future_log) if log is not None]
+        return min([*own, *(self.follower_log_starts.get(r, -1) for r in alive)])
 
     # -- what a follower does --------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -398,3 +399,32 @@ def test_moves_of_one_mover_go_one_after_another(cluster_of: type[Cluster], tmp_
         assert done == partitions
 
     run(cluster_of, tmp_path, scenario, num_replica_alter_log_dirs_threads=1, **PIECES)
+
+
+@pytest.mark.parametrize("how", ["it is copied", "it is given up", "its dir fails"])
+def test_records_are_deleted_when_the_future_log_has_none_of_them(
+    cluster_of: type[Cluster], tmp_path: Path, how: str
+) -> None:
+    """Source: Kafka 3.9 `Partition.lowWatermarkIfLeader`."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await filled(cluster)
+        throttle(cluster, 1_000)
+        move(cluster, tmp_path, "b")
+        await cluster.world.sleep(3)
+        node = cluster.nodes[1]
+        future = node.partition(TP).future_log
+        assert 2 < future.leo < 20
+        deleting = asyncio.ensure_future(node.manager.offsets.delete_records({TP: 2}, timeout_ms=60_000))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not deleting.done() and future.log_start_offset == 0
+        if how == "it is given up":
+            move(cluster, tmp_path, "a")
+        elif how == "its dir fails":
+            node.manager.fail_log_dir(str(tmp_path / "1-b"))
+        async with asyncio.timeout(20):
+            answer = (await deleting)[TP]
+        assert (answer.error, answer.low_watermark) == (ErrorCode.NONE, 2)
+
+    run(cluster_of, tmp_path, scenario, **PIECES)
