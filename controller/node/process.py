@@ -289,7 +289,7 @@ class Controller:
             try:
                 await self.zk.open()
                 break
-            except ZkUnreachable as error:
+            except (ZkUnreachable, OSError, RuntimeError) as error:  # no descriptor or thread is left, say
                 self._log.warning(ev.ZK_RECONNECT_FAILED, attempt=attempt, reason=str(error))
                 await asyncio.sleep(SESSION_RETRY_S)
         self._configs.notice()

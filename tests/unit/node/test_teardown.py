@@ -124,3 +124,25 @@ def test_whenever_a_stop_comes_into_a_start_no_session_is_left(play: Play) -> No
 
     lines = play(scenario, brokers=1)
     assert not [line for line in lines if line["event"] == ev.CONTROLLER_FAULTED]
+
+
+@pytest.mark.parametrize("error", [ZkUnreachable("nobody"), OSError(24, "no file"), RuntimeError("no thread")])
+def test_whatever_fails_while_a_session_is_renewed_ends_no_controller(
+    play: Play, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """It is tried again. Source: Kafka 3.9 `ZooKeeperClient.reinitialize`."""
+
+    async def scenario(cluster: Any) -> None:
+        zk, failures = cluster.controller.zk, iter([error] * 3)
+        opened = zk.open
+
+        async def fail() -> None:
+            for failure in failures:
+                raise failure
+            await opened()
+
+        monkeypatch.setattr(zk, "open", fail)
+        cluster.world.zookeeper.expire_session(zk.session_id)
+        await cluster.world.until(lambda: zk.gauges.sessions == 2, within_s=60, what="a new session")
+
+    assert not [line for line in play(scenario, brokers=1) if line["event"] == ev.TASK_FAILED]
