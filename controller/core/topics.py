@@ -105,17 +105,38 @@ def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]
         if existing.code is ZkCode.NO_NODE:
             elsewhere = _elsewhere(state, tp.partition, found[tp.topic].partitions[tp.partition], brokerless)
             moved.setdefault(tp.topic, {})[tp.partition] = elsewhere
-    contents = {topic: replace(found[topic], partitions={**found[topic].partitions, **moved[topic]}) for topic in moved}
-    if not contents:
-        return kept
-    sets = tuple(SetData(TopicZNode.path(topic), TopicZNode.encode(content)) for topic, content in contents.items())
-    results = yield from write(sets, state.epoch_zk_version)
-    for (topic, content), result in zip(contents.items(), results, strict=True):
-        fields = {"topic": topic, "controllers": sorted(brokerless), "moved": result.ok}
+    written = yield from _move_unborn(state, found, moved)
+    for topic, partitions in moved.items():
+        fields = {"topic": topic, "controllers": sorted(brokerless), "moved": topic in written}
         yield Log(ev.TOPIC_PLACED_ON_CONTROLLER, fields, "warning")
-        if result.ok:
-            kept[topic] = content
+        if topic in written:
+            kept[topic] = replace(found[topic], partitions={**found[topic].partitions, **partitions})
     return kept
+
+
+def _move_unborn(
+    state: ClusterState,
+    found: Mapping[str, TopicAssignment],
+    moved: Mapping[str, Mapping[int, ReplicaAssignment]],
+) -> Steps[set[str]]:
+    """Writes these partitions over what was just read of their topics, so that those that somebody has added since
+    they were found stay: the watch tells of them. Returns the topics that were written; one whose partitions are no
+    longer as they were found is left as it is."""
+    written: set[str] = set()
+    remaining = list(moved)
+    while remaining:
+        read_now = yield from read_any([GetData(TopicZNode.path(topic)) for topic in remaining])
+        sets: dict[str, SetData] = {}
+        for topic, now in zip(remaining, read_now, strict=True):
+            content = TopicZNode.decode(now.data)
+            as_found = all(content.partitions.get(p) == found[topic].partitions[p] for p in moved[topic])
+            if now.stat is not None and as_found:
+                encoded = TopicZNode.encode(replace(content, partitions={**content.partitions, **moved[topic]}))
+                sets[topic] = SetData(TopicZNode.path(topic), encoded, now.stat.version)
+        results = dict(zip(sets, (yield from write(tuple(sets.values()), state.epoch_zk_version)), strict=True))
+        written.update(topic for topic, result in results.items() if result.ok)
+        remaining = [topic for topic, result in results.items() if result.code is ZkCode.BAD_VERSION]
+    return written
 
 
 def _elsewhere(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from controller.core.effects import Read, Write
 from controller.core.request_batch import live_brokers
 from controller.core.state import BROKERLESS_MAX
 from controller.wire import log_events as ev
-from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
+from controller.wire.types import Broker, BrokerId, Endpoint, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData
 from controller.wire.znodes import ControllerZNode, TopicZNode
+from tests.worlds.core import World
 
 PLACED = [  # live brokers, what was written -> what becomes of it
     ("the only replica goes to a live broker", (1, 2), {"p0": (100,)}, {0: (1,)}),
@@ -67,6 +71,44 @@ def test_at_failover_a_partition_that_exists_keeps_its_replicas(world: Any) -> N
     stored = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/old")).data).partitions
     assert {number: found.replicas for number, found in stored.items()} == {0: (1, 2, 100), 1: (2,)}
     assert world.leadership(TopicPartition("old", 1)).leader == 2
+
+
+def grown_before_step(at_step: int, *, at_failover: bool) -> tuple[World, int]:
+    """A topic on the controller is found, and another client adds a partition before the n-th step of that."""
+    world, steps = World(), 0
+    world.broker_starts(1, 2)
+    if not at_failover:
+        world.start()
+    world.topic("auto", p0=(100,))
+    perform = world.perform
+
+    def growing(effect: Any) -> Any:
+        nonlocal steps
+        steps += isinstance(effect, Read | Write)
+        if steps == at_step and isinstance(effect, Read | Write):
+            found = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data)
+            more = {**found.partitions, 1: ReplicaAssignment(replicas=(BrokerId(2), BrokerId(1)))}
+            encoded = TopicZNode.encode(replace(found, partitions=more))
+            world.others_write(SetData("/brokers/topics/auto", encoded))
+        return perform(effect)
+
+    world.perform = growing
+    world.start() if at_failover else world.run()
+    return world, steps
+
+
+@pytest.mark.parametrize("at_failover", [False, True], ids=["in office", "at failover"])
+def test_partitions_that_somebody_adds_meanwhile_stay(at_failover: bool) -> None:
+    """Whoever added them was told that they are there."""
+    for at_step in itertools.count(1):
+        world, steps = grown_before_step(at_step, at_failover=at_failover)
+        if steps < at_step:
+            break
+        stored = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data).partitions
+        assert {n: found.replicas for n, found in stored.items()} == {0: (1,), 1: (2, 1)}, f"before step {at_step}"
+        assert world.leadership(TopicPartition("auto", 0)).leader == 1
+        assert world.leadership(TopicPartition("auto", 1)).leader == 2
+    assert at_step > 5
 
 
 def test_without_a_live_broker_nothing_changes(world: Any) -> None:
