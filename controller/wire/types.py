@@ -20,6 +20,8 @@ NO_EPOCH: Final = -1
 EPOCH_DURING_DELETE: Final = -2
 INITIAL_LEADER_EPOCH: Final = 0
 INITIAL_PARTITION_EPOCH: Final = 0
+#: No leader epoch read from a znode is higher: it is an int32, and decisions raise it as often again before its end.
+LEADER_EPOCH_MAX: Final = 2**30
 #: Broker ids and numbers of partitions are int32 on the wire.
 BROKER_ID_MAX: Final = 2**31 - 1
 PARTITION_MAX: Final = 2**31 - 1
@@ -74,6 +76,8 @@ class LeaderAndIsr:
         """Why nobody who keeps to the protocol wrote this, or None."""
         if (reason := _flaw_of_isr(self.isr)) is not None:
             return f"of its ISR: {reason}"
+        if self.leader_epoch > LEADER_EPOCH_MAX:
+            return f"its leader epoch {self.leader_epoch} is near the end of its numbers; {LEADER_EPOCH_MAX} is allowed"
         outside = self.leader is not None and self.leader not in self.isr
         return f"its leader {self.leader} is not in its ISR {list(self.isr)}" if outside else None
 

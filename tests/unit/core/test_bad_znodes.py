@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from controller.core import events
 from controller.core.effects import Write
 from controller.core.events import ElectionTrigger, ElectionType
+from controller.wire import control_bytes
 from controller.wire import log_events as ev
 from controller.wire.control import StopReplicaRequest
 from controller.wire.errors import ErrorCode
@@ -155,6 +156,29 @@ def test_at_failover(path: str, name: str, data: bytes | None) -> None:
     if path == STATE:
         assert world.state.leadership(TP) is None, "absent, as in Kafka"
         assert reasons(world)[STATE]
+
+
+@pytest.mark.parametrize("epoch", [2**31 - 1, 2**31 - 2, 2**30 + 1])
+def test_a_leader_epoch_near_the_end_of_its_numbers_does_not_stop_the_other_partitions(epoch: int) -> None:
+    """Decisions raise it: one beyond 32 bits fits no request, and such a request tells nothing of the others either."""
+    world = in_office()
+    world.topic("u", p0=(1, 2))
+    world.run()
+    text = f'{{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":{epoch},"isr":[1,2]}}'
+    world.make(STATE, text.encode())
+    world.end_session(world.session)
+    world.new_controller()
+    world.start()
+    assert f"leader epoch {epoch}" in reasons(world)[STATE]
+    world.sent.clear()
+    for broker in (1, 2):
+        world.broker_dies(broker)
+        world.broker_starts(broker)
+        world.run()
+    assert world.tree.read(GetData(STATE)).data == text.encode(), "it is left as it is"
+    assert world.leadership(TopicPartition("u", 0)).leader_epoch > 0
+    for request in world.sent:
+        control_bytes.encode(request)
 
 
 @pytest.mark.parametrize(("name", "data"), BROKEN[:-3], ids=[row[0] for row in BROKEN[:-3]])
