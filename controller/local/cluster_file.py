@@ -126,13 +126,17 @@ def downs_of(fault_file: Path, broker_id: int, rack: str | None) -> list[Kill | 
 def require_log_dirs(data: Path, broker_id: int, rack: str | None, log_dirs: Sequence[Path]) -> None:
     """Who has no log directory left halts as soon as it has started, as in Kafka. Raises: ClusterError, where the
     faults in force have it so."""
+    if names := halting_faults(data, broker_id, rack, log_dirs):
+        end = with_data(f"kwob fault clear {' '.join(names)}", data, is_here=False)
+        raise ClusterError(f"broker-{broker_id} would halt at once: all its log directories fail; first: {end}")
+
+
+def halting_faults(data: Path, broker_id: int, rack: str | None, log_dirs: Sequence[Path]) -> list[str]:
+    """The ids (or kinds) of the faults in force that leave a broker no log directory; none while it has one."""
     paths = set(map(str, log_dirs))
     faults = [f for f in _in_force(data / FAULT_FILE, broker_id, rack) if isinstance(f, FailLogDir)]
     faults = [fault for fault in faults if fault.log_dir in paths]
-    if {fault.log_dir for fault in faults} == paths:
-        names = " ".join(fault.id or fault.fault for fault in faults)
-        end = with_data(f"kwob fault clear {names}", data, is_here=False)
-        raise ClusterError(f"broker-{broker_id} would halt at once: all its log directories fail; first: {end}")
+    return [f.id or f.fault for f in faults] if {fault.log_dir for fault in faults} == paths else []
 
 
 def _in_force(fault_file: Path, broker_id: int, rack: str | None) -> list[Fault]:

@@ -15,7 +15,14 @@ from typing import Any, Final
 from controller.admin.toolkit.machine import Machine, this_machine
 from controller.admin.why.command import add_arguments, explain
 from controller.admin.why.look import Locally
-from controller.local.cluster_file import CLUSTER_FILE, BrokerRow, ClusterError, ClusterRow, read_cluster
+from controller.local.cluster_file import (
+    CLUSTER_FILE,
+    BrokerRow,
+    ClusterError,
+    ClusterRow,
+    halting_faults,
+    read_cluster,
+)
 from controller.local.fault_file import now_ms, read_faults, state_of, what
 from controller.local.flags import default_data, make_parser
 from controller.wire import log_events as ev
@@ -121,6 +128,9 @@ def look(data: Path, row: ClusterRow) -> Locally:
         running={BrokerId(b.id): b.pid is not None for b in row.brokers},
         faults={broker: tuple(map(_in_words, hits)) for broker, hits in by_broker.items() if hits},
         fault_ids={BrokerId(b.id): _ids(by_broker[BrokerId(b.id)], running=b.pid is not None) for b in row.brokers},
+        halted_by={
+            BrokerId(b.id): tuple(halting_faults(data, b.id, b.rack, list(map(Path, b.log_dirs)))) for b in row.brokers
+        },
         last_sign=last_signs(data / CLUSTER_FILE, [BrokerId(b.id) for b in row.brokers]),
         log_lines=log_lines(data / CLUSTER_FILE),
     )

@@ -25,13 +25,18 @@ class Commands:
     def revive(self, broker: BrokerId, facts: BrokerFacts | None) -> str:
         """How a broker comes back: by the end of what has it down, by `kwob up`, or where it was started.
 
-        A process of `kwob up` that runs and does not answer is ended first.
+        A process of `kwob up` that runs and does not answer is ended first. A broker that faults have left no log
+        directory comes back with their end where its process runs on for others; else its process has ended.
         """
-        if facts is not None and facts.fault_ids and facts.faults:
+        halted_by = facts.halted_by if facts is not None and self.local else ()
+        if facts is not None and facts.fault_ids and facts.faults and not halted_by:
             return f"kwob fault clear {facts.fault_ids[0]}{self.data}"
         if self.local and facts is not None and facts.local is not None:
-            kill = f"kwob broker kill {broker}{self.data} && " if facts.local else ""
-            return f"{kill}kwob broker start {broker}{self.data}"
+            start = f"kwob broker start {broker}{self.data}"
+            if halted_by:
+                clear = f"kwob fault clear {' '.join(halted_by)}{self.data}"
+                return clear if facts.local else f"{clear} && {start}"
+            return f"kwob broker kill {broker}{self.data} && {start}" if facts.local else start
         if self.local:
             return (
                 f"start broker {broker} where it was started (kwob up here has none of that id): kwob broker run "

@@ -50,7 +50,8 @@ class BrokerFacts:
 
     `answers` is None when it was not asked; `silence` says why it did not answer. `local` says of a broker of
     `kwob up` whether its process runs. `faults` are the rows of the fault file that are in force for it, `fault_ids`
-    their names; `last_sign` says when its log was last written.
+    their names; `halted_by` names those that leave it no log directory, so that it halts whenever it starts;
+    `last_sign` says when its log was last written.
     """
 
     broker_id: BrokerId
@@ -63,6 +64,7 @@ class BrokerFacts:
     local: bool | None = None
     faults: tuple[str, ...] = ()
     fault_ids: tuple[str, ...] = ()
+    halted_by: tuple[str, ...] = ()
     last_sign: str | None = None
 
 

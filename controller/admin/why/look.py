@@ -51,13 +51,14 @@ _T = TypeVar("_T")
 class Locally:
     """What the data folder of a `kwob up` cluster adds. `running` is whether a broker's process runs.
 
-    `fault_ids` are of faults in force that concern a broker, `faults` the same in words; `last_sign` says when a
-    broker's log was last written.
+    `fault_ids` are of faults in force that concern a broker, `faults` the same in words; `halted_by` has those that
+    leave a broker no log directory; `last_sign` says when a broker's log was last written.
     """
 
     running: Mapping[BrokerId, bool] = field(default_factory=dict)
     faults: Mapping[BrokerId, tuple[str, ...]] = field(default_factory=dict)
     fault_ids: Mapping[BrokerId, tuple[str, ...]] = field(default_factory=dict)
+    halted_by: Mapping[BrokerId, tuple[str, ...]] = field(default_factory=dict)
     last_sign: Mapping[BrokerId, str] = field(default_factory=dict)
     log_lines: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
 
@@ -314,6 +315,7 @@ def _broker(broker: BrokerId, brokers: BrokerView | None, cluster: ZkCluster | N
         local=locally.running.get(broker),
         faults=locally.faults.get(broker, ()),
         fault_ids=locally.fault_ids.get(broker, ()),
+        halted_by=locally.halted_by.get(broker, ()),
         last_sign=locally.last_sign.get(broker),
     )
 

@@ -26,7 +26,7 @@ from controller.local.cluster_file import BrokerRow, ClusterRow
 from controller.local.fault_file import write_faults
 from controller.local.why_local import log_lines, look
 from controller.wire.errors import ErrorCode
-from controller.wire.fault_rows import FAULT_FILE, PauseReplication, SlowDisk
+from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication, SlowDisk
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create
@@ -449,6 +449,33 @@ def test_what_a_data_folder_adds(tmp_path: Path) -> None:
     assert isinstance(found, Locally)
     assert found.running == {1: True, 2: False}
     assert found.faults == {1: ("slow_disk (delay_ms=5)",), 2: ("slow_disk (delay_ms=5)", "pause_replication")}
+
+
+ON_TWO = ZkTopic(
+    assignment={0: ReplicaAssignment(replicas=(BrokerId(2),))}, states={}, configs={}, is_deleting=False,
+    asked_targets={}, damages={}, damage=None,
+)  # fmt: skip
+
+
+def test_a_broker_without_a_whole_log_dir_is_not_just_started(tmp_path: Path) -> None:
+    """It would halt at once, which `kwob broker start` refuses. The end of all the faults starts it where others keep
+    its process up."""
+    dirs = [str(tmp_path / name) for name in ("data", "data-2")]
+    broken = [FailLogDir(id=f"f{n}", broker=2, log_dir=path) for n, path in enumerate(dirs, start=1)]
+    row = BrokerRow(id=2, pid=None, rack=None, listener="h:1", log_dirs=dirs)
+    cluster = ClusterRow(bootstrap="h:1", zookeeper="h:2", controllers=[], brokers=[row])
+    advice = {}
+    for faults in (broken, broken[:1]):
+        write_faults(tmp_path / FAULT_FILE, faults)
+        for row.pid in (None, 1):
+            facts = gather("t", None, None, ON_TWO, look(tmp_path, cluster)).brokers[BrokerId(2)]
+            advice[len(faults), row.pid] = HERE.revive(BrokerId(2), facts)
+    assert advice == {
+        (2, None): "kwob fault clear f1 f2 && kwob broker start 2",
+        (2, 1): "kwob fault clear f1 f2",
+        (1, None): "kwob broker start 2",
+        (1, 1): "kwob fault clear f1",
+    }
 
 
 def test_what_nobody_answers_is_given_up_in_time(cluster: Any, tool: Any) -> None:
