@@ -23,6 +23,7 @@ from controller.embedded.cluster import EmbeddedPlan
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, count, make_parser
 from controller.local.up import run_until_signal
 from controller.wire.fault_rows import parse_row
+from controller.wire.zk_operations import ZkRefused, ZkSessionExpired, ZkUnreachable
 
 #: Where the handles are served.
 HANDLES_PORT: Final = 9090
@@ -35,6 +36,13 @@ Request = Mapping[str, Any]
 
 class Refused(Exception):
     """What was asked for cannot be done. The message says why."""
+
+
+#: What whoever asks is told: what cannot be done, what fails at its start, and a ZooKeeper that says nothing.
+_FAILURES: Final = (
+    *(Refused, ValueError, KeyError, TypeError, TimeoutError, OSError, StartRefused),
+    *(ZkSessionExpired, ZkUnreachable, ZkRefused),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -104,13 +112,13 @@ class TestCluster:
                 return {"error": "the token is wrong"}
             do = self._do[request["do"]]
             fields = {name: value for name, value in request.items() if name not in ("token", "do")}
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return {"error": f"no request that is understood: {line[:80]!r}"}
         async with self._turn:
             try:
                 return {"is": await do(**fields)}
-            except (Refused, ValueError, KeyError, TypeError, TimeoutError, OSError, StartRefused) as error:
-                return {"error": f"{error}"}
+            except _FAILURES as error:
+                return {"error": str(error) or type(error).__name__}
 
     async def stop(self) -> None:
         """Ends it."""

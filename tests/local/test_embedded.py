@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -24,10 +25,11 @@ from controller.embedded.backends import LoopThread, looker
 from controller.embedded.calls import Handles
 from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
 from controller.embedded.handles import KafkaCluster
+from controller.embedded.server import TestCluster, serve
 from controller.local.cluster_file import ClusterError
 from controller.local.fault_file import read_faults
 from controller.wire.fault_rows import FAULT_FILE, Kill
-from controller.wire.zk_operations import GetData
+from controller.wire.zk_operations import GetData, ZkSessionExpired
 
 #: Seconds of a start on an idle machine: 0.1.
 START_MAX_S = 0.5
@@ -300,3 +302,34 @@ def test_what_a_file_says_is_not_said_again(tmp_path: Path) -> None:
         KafkaCluster(like=path, brokers=2)
     with pytest.raises(ClusterError, match="cannot be read"):
         KafkaCluster(like=tmp_path / "absent.yaml")
+
+
+class Expired(TestCluster):
+    """Its session is gone."""
+
+    async def _truth(self) -> list[Any]:
+        raise ZkSessionExpired
+
+
+FAILS = [
+    ("a session that is gone", b'{"token": "x", "do": "truth"}\n', b'{"error": "ZkSessionExpired"}\n'),
+    ("lists without end", b"[" * 100_000 + b"\n", b'{"error": "no request that is understood'),
+]
+
+
+@pytest.mark.parametrize(("line", "wanted"), [row[1:] for row in FAILS], ids=[row[0] for row in FAILS])
+def test_whoever_asks_over_a_port_is_told_why_there_is_no_answer(tmp_path: Path, line: bytes, wanted: bytes) -> None:
+    async def ask() -> bytes:
+        told: asyncio.Queue[str] = asyncio.Queue()
+        serving = asyncio.create_task(serve("127.0.0.1", 0, Expired(tmp_path, "x"), tell=told.put_nowait))
+        reader, writer = await asyncio.open_connection("127.0.0.1", int((await told.get()).rpartition(":")[2]))
+        try:
+            writer.write(line)
+            return await asyncio.wait_for(reader.read(-1), 5)
+        finally:
+            writer.close()
+            serving.cancel()
+            await asyncio.wait([serving])
+
+    answer = asyncio.run(ask())
+    assert answer.startswith(wanted) and json.loads(answer), answer
