@@ -103,19 +103,26 @@ class InProcesses:
         return await read_truth(self._zookeeper)
 
     async def active_controller(self) -> int | None:
-        """The controller that was elected last."""
+        """The controller that was elected last; None when that run of it has ended."""
         elected = [
             row
             for number in self._plan.controller_ids
             for row in log_rows(self._plan.log_path(f"controller-{number}"))
             if row.get("event") == ev.CONTROLLER_ELECTED
         ]
-        return int(max(elected, key=lambda row: int(row["controller_epoch"]))["controller"]) if elected else None
+        if not elected:
+            return None
+        last = max(elected, key=lambda row: int(row["controller_epoch"]))
+        child = self._cluster.controller(int(last["controller"]))
+        holds = child.is_alive and last in log_rows(child.log_path, child.log_offset)
+        return int(last["controller"]) if holds else None
 
     async def kill_controller(self, controller_id: int) -> None:
-        """As by SIGKILL."""
-        await self._cluster.kill_controller(controller_id)
+        """As by SIGKILL. Nothing when it is dead."""
+        if self._cluster.controller(controller_id).is_alive:
+            await self._cluster.kill_controller(controller_id)
 
     async def start_controller(self, controller_id: int) -> None:
-        """Starts it again."""
-        await self._cluster.start_controller(controller_id)
+        """Starts it again; nothing when it runs."""
+        if not self._cluster.controller(controller_id).is_alive:
+            await self._cluster.start_controller(controller_id)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -28,6 +29,7 @@ from controller.embedded.handles import KafkaCluster
 from controller.embedded.server import TestCluster, serve
 from controller.local.cluster_file import ClusterError
 from controller.local.fault_file import read_faults
+from controller.local.processes import Child
 from controller.wire.fault_rows import FAULT_FILE, Kill
 from controller.wire.zk_operations import GetData, ZkSessionExpired
 
@@ -193,6 +195,66 @@ def test_processes_end_where_a_start_does_not(
         with pytest.raises(raised):
             asyncio.run(processes.InProcesses(EmbeddedPlan(folder=tmp_path / "c")).start())
     assert [each.ended for each in Processes.seen[-2:]] == [1, 1]
+
+
+class Programs(Processes):
+    """Controllers 901 and 902, whose logs are written here."""
+
+    def __init__(self, plan: Any) -> None:
+        super().__init__(plan)
+        self.plan, self.children = plan, {}
+        plan.log_path("x").parent.mkdir(parents=True)
+        for number in plan.controller_ids:
+            self.run(number)
+
+    def run(self, number: int) -> None:
+        path = self.plan.log_path(f"controller-{number}")
+        path.touch()
+        process: Any = SimpleNamespace(returncode=None)
+        self.children[number] = Child(
+            name=f"controller-{number}", log_path=path, process=process, log_offset=path.stat().st_size
+        )
+
+    def elects(self, number: int, epoch: int) -> None:
+        row = {"event": "controller.elected", "controller": number, "controller_epoch": epoch}
+        with self.controller(number).log_path.open("a") as log:
+            log.write(json.dumps(row) + "\n")
+
+    def controller(self, number: int) -> Any:
+        return self.children[number]
+
+    async def kill_controller(self, number: int) -> None:
+        assert self.controller(number).is_alive, "Cluster refuses it"
+        self.controller(number).process.returncode = -9
+
+    async def start_controller(self, number: int) -> None:
+        assert not self.controller(number).is_alive, "Cluster refuses it"
+        self.run(number)
+
+
+def test_of_processes_too_a_controller_that_was_killed_is_not_the_active_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor when it starts again, until it is elected; a second kill, or start, does nothing, as in one process."""
+    monkeypatch.setattr(processes, "Cluster", Programs)
+    running = processes.InProcesses(EmbeddedPlan(folder=tmp_path / "c", controllers=2))
+    programs: Any = Programs.seen[-1]
+
+    async def work() -> list[int | None]:
+        active = [await running.active_controller()]
+        programs.elects(901, 1)
+        programs.elects(902, 2)
+        active.append(await running.active_controller())
+        for _ in range(2):
+            await running.kill_controller(902)
+        active.append(await running.active_controller())
+        for _ in range(2):
+            await running.start_controller(902)
+        active.append(await running.active_controller())
+        programs.elects(902, 3)
+        return [*active, await running.active_controller()]
+
+    assert asyncio.run(work()) == [None, 902, None, None, 902]
 
 
 def test_a_controller_that_cannot_start_may_start_later(tmp_path: Path) -> None:
