@@ -259,12 +259,12 @@ class EmbeddedCluster:
         world = World(clock=self._clock, network=self._network, connector=connector, chance=self._chance)
         self._plan.trace_dir.mkdir(parents=True, exist_ok=True)
         path = self._plan.trace_dir / f"{name}.jsonl"
-        trace = self._files.enter_context(path.open("a", encoding="utf-8", buffering=1))
+        trace = self._files.enter_context(path.open("ab", buffering=0))  # what a full disk left would fail its close
         listener = NodeListener(host=HOST, port=0, name=self._inter_broker)
         identity = Identity(controller_id=BrokerId(controller_id), listeners=(listener,))
 
         def write(line: str) -> None:
-            trace.write(line)
+            trace.write(line.encode())
 
         return Controller(identity, self._properties, world, self._log, given=self._given, trace_line=write)
 

@@ -21,7 +21,11 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/admin": ("admin",),
     "controller/local": ("local", "faults"),
     "controller/demo": ("demo",),
-    "controller/embedded": ("tests/local/test_embedded.py", "tests/local/test_handles.py"),
+    "controller/embedded": (
+        "tests/local/test_embedded.py",
+        "tests/local/test_full_disk.py",
+        "tests/local/test_handles.py",
+    ),
     "controller/ui": ("tests/ui/test_flows.py", "tests/ui/test_looks.py", "tests/ui/test_who_may_ask.py"),
     "controller/rehearse": ("rehearse",),
     "controller/cli": ("local",),
