@@ -142,15 +142,30 @@ def _ids(faults: Sequence[Fault], *, running: bool) -> tuple[str, ...]:
 
 
 def last_signs(cluster_file: Path, brokers: Sequence[BrokerId]) -> dict[BrokerId, str]:
-    """When each broker's log was last written, and how long ago that is."""
+    """When each broker last wrote into its log, and how long ago that is."""
     signs: dict[BrokerId, str] = {}
+    shared = _last_lines(cluster_file.parent / "logs")
     for broker in brokers:
         path = cluster_file.parent / "logs" / f"broker-{broker}.log"
+        wrote = shared.get(broker, 0.0)
         with contextlib.suppress(OSError):
-            written = path.stat().st_mtime
-            at = datetime.fromtimestamp(written, UTC).astimezone()
-            signs[broker] = f"{at:%H:%M:%S}, {max(0, round(now_ms() / 1000 - written))} s ago, when its log ends"
+            wrote = max(wrote, path.stat().st_mtime)
+        if wrote:
+            at = datetime.fromtimestamp(wrote, UTC).astimezone()
+            signs[broker] = f"{at:%H:%M:%S}, {max(0, round(now_ms() / 1000 - wrote))} s ago, when its log ends"
     return signs
+
+
+def _last_lines(logs_folder: Path) -> dict[int, float]:
+    """The time of the last line of each broker in logs of processes that brokers share."""
+    found: dict[int, float] = {}
+    for path in logs_folder.glob("brokers-*.log"):
+        for row in _rows(path):
+            broker = row.get("broker_id")
+            if isinstance(broker, int):
+                with contextlib.suppress(ValueError):
+                    found[broker] = max(found.get(broker, 0.0), datetime.fromisoformat(str(row.get("ts"))).timestamp())
+    return found
 
 
 def log_lines(cluster_file: Path) -> dict[TopicPartition, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import random
 from argparse import ArgumentParser
 from pathlib import Path
@@ -24,7 +25,7 @@ from controller.admin.why.look import BrokerView, Locally
 from controller.admin.why.look import facts as gather
 from controller.local.cluster_file import BrokerRow, ClusterRow
 from controller.local.fault_file import write_faults
-from controller.local.why_local import log_lines, look
+from controller.local.why_local import last_signs, log_lines, look
 from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication, SlowDisk
 from controller.wire.protocol import ApiKey
@@ -449,6 +450,24 @@ def test_what_a_data_folder_adds(tmp_path: Path) -> None:
     assert isinstance(found, Locally)
     assert found.running == {1: True, 2: False}
     assert found.faults == {1: ("slow_disk (delay_ms=5)",), 2: ("slow_disk (delay_ms=5)", "pause_replication")}
+
+
+def test_the_last_sign_of_a_broker_that_shares_its_process_is_its_own_last_line(tmp_path: Path) -> None:
+    """The others write on into that log; and one of its own may be left from when it had a process of its own."""
+    (tmp_path / "logs").mkdir()
+    old = tmp_path / "logs" / "broker-2.log"
+    old.touch()
+    os.utime(old, (1_000, 1_000))
+    rows = [
+        {"event": "broker.started", "ts": "2020-01-02T03:04:05.000Z", "broker_id": 2},
+        {"event": "broker.started", "ts": "2020-01-02T03:04:06.000Z", "broker_id": 1},
+        {"event": "broker.halted", "ts": "2020-01-02T03:04:07.000Z", "broker_id": 2},
+        {"event": "isr.shrunk", "ts": "2020-01-02T03:04:09.000Z", "broker_id": 1},
+        {"event": "isr.shrunk", "ts": "soon", "broker_id": 1},
+    ]
+    (tmp_path / "logs" / "brokers-1-3.log").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    signs = last_signs(tmp_path / "cluster.json", [BrokerId(n) for n in (1, 2, 3)])
+    assert {broker: sign.split(":")[2][:2] for broker, sign in signs.items()} == {1: "09", 2: "07"}
 
 
 ON_TWO = ZkTopic(
