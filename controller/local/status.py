@@ -16,7 +16,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Column, Table
 
-from controller.local.cluster_file import BrokerRow, ClusterError, ClusterRow, read_cluster
+from controller.local.cluster_file import BrokerRow, ClusterError, ClusterRow, halting_faults, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of
 from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural, print_table, with_data
 from controller.local.throttles import ThrottleRow, forgotten_throttles
@@ -109,10 +109,21 @@ def status(data: Path) -> StatusRow:
         for e in other.endpoints[:1]
         if i not in ours
     ]
-    for broker in row.brokers:
-        if broker.pid is not None and broker.id not in answers.brokers:
-            row.problems.append(f"broker {broker.id} runs and is not registered: the controller takes it for dead")
+    row.problems += [
+        text for b in row.brokers if b.pid is not None and (text := _trouble(data, b, answers)) is not None
+    ]
     return row
+
+
+def _trouble(data: Path, broker: BrokerRow, answers: _Told) -> str | None:
+    """What is wrong with a broker whose process runs. One that has halted may share it with others, and is registered
+    until its session ends."""
+    if names := halting_faults(data, broker.id, broker.rack, list(map(Path, broker.log_dirs))):
+        end = with_data(f"kwob fault clear {' '.join(names)}", data)
+        return f"broker {broker.id} has halted, since all its log directories fail; its process runs on; next: {end}"
+    if broker.id not in answers.brokers:
+        return f"broker {broker.id} runs and is not registered: the controller takes it for dead"
+    return None
 
 
 def _faults(data: Path) -> tuple[Fault, ...]:
