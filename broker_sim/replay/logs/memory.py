@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 #: Versions of the state, and assignments, that are remembered; leaderships, too.
 REMEMBERED: Final = 64
 #: An assignment may be told this much later than the leadership that it caused: clocks differ.
-_CLOCKS_DIFFER_US: Final = 1_000_000
+CLOCKS_DIFFER_US: Final = 1_000_000
 
 
 class State(NamedTuple):
@@ -84,5 +84,5 @@ class PartitionMemory:
 
     def replicas_at(self, at_us: int, also: Iterable[int]) -> list[int]:
         """The assignment in force; without one all that were ever members, and those in `also`."""
-        before = [replicas for at, replicas in self._assigned if at <= at_us + _CLOCKS_DIFFER_US]
+        before = [replicas for at, replicas in self._assigned if at <= at_us + CLOCKS_DIFFER_US]
         return before[-1] if before else sorted(self._members.union(also))

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from broker_sim.replay.logs.facts import Fact, What
-from broker_sim.replay.logs.memory import PartitionMemory, State
+from broker_sim.replay.logs.memory import CLOCKS_DIFFER_US, PartitionMemory, State
 from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG
 from controller.wire.trace import COLUMNS
 
@@ -58,6 +58,13 @@ class OfBroker:
     open_ends: deque[Row] = field(default_factory=deque)
     #: the log's end as far as rows were released
     end: int = 0
+    #: when it began to lead
+    leads_since_us: int = 0
+
+    def forget(self, *, before_us: int) -> None:
+        """Leaderships and requests from before are not those of the topic that comes."""
+        self.leads = self.leads and self.leads_since_us >= before_us
+        self.led = {epoch: fact for epoch, fact in self.led.items() if fact.at_us >= before_us}
 
 
 @dataclass(slots=True)
@@ -102,13 +109,26 @@ class WaitingRows:
             self._waiting.popleft()
             self._emit(row)
 
-    def end_of_topic(self) -> None:
-        """Fills what waits with what is known by now: what is told from now on is of another topic of that name."""
+    def end_of_topic(self, at_us: int) -> None:
+        """Fills what waits with what is known by now: what is told from now on is of another topic of that name.
+
+        A broker may have told of that one already, by its own clock.
+        """
         for row in self._waiting:
             if row.columns["ev"] == What.LEADER:
                 self.fill_leader(row, self.of[row.columns["broker"]])
             elif row.columns["ev"] == What.ELECT and row.columns["isr"] is None:
                 self._fill_bump(row)
+        for broker in self.of.values():
+            broker.forget(before_us=at_us - CLOCKS_DIFFER_US)
+
+    def end_of_replica(self, of: int, at_us: int) -> None:
+        """A broker gave its replica up: what it is told from now on may be of another topic of that name."""
+        broker = self.of[of]
+        for row in self._waiting:
+            if row.columns["broker"] == of and row.columns["ev"] == What.LEADER:
+                self.fill_leader(row, broker)
+        broker.forget(before_us=at_us + 1)
 
     def _complete(self, row: Row, broker: OfBroker) -> None:
         """Fills what only the rows after this one could tell."""

@@ -86,7 +86,7 @@ class Weave:
             # Ticks of no file were computed.
             self._waiting.add(fact, fact.what, src=SRC_INFERRED if fact.file is None else SRC_LOG)
             if fact.what == What.STOP:
-                broker.leads = False
+                self._waiting.end_of_replica(fact.broker, fact.at_us)
         else:
             _TAKERS[fact.what](self, fact, broker)
 
@@ -102,6 +102,7 @@ class Weave:
         if broker.leads and broker.epoch == fact.epoch:
             return
         broker.epoch, broker.leads, broker.leo = fact.epoch, True, fact.offset
+        broker.leads_since_us = fact.at_us
         row = self._waiting.add(fact, What.LEADER)
         self._waiting.fill_leader(row, broker)
         broker.isr = row.columns["isr"]
@@ -217,7 +218,7 @@ class Weave:
         value = fact.value if fact.value == CREATED else None
         self._waiting.add(fact, What.ASSIGN, key=None, value=value)
         if value is not None:
-            self._waiting.end_of_topic()
+            self._waiting.end_of_topic(fact.at_us)
             self._memory.created()
 
     def _elect(self, fact: Fact, _: OfBroker) -> None:

@@ -133,6 +133,49 @@ def test_a_topic_created_anew_is_told_of_as_if_it_had_never_been(former: list[st
     assert rows == [row for row in woven(*silence, *after) if row["ts"] >= began_ms]
 
 
+def led(replicas: list[int], broker: int = 1) -> Fact:
+    """The request of a topic's first leadership."""
+    return Fact(broker, 0, What.LED, "t", 0, epoch=0, replica=1, isr=replicas, replicas=replicas, zk_version=0)
+
+
+#: the broker's line of a leadership, which says neither replicas nor, up to Kafka 2.5, the ISR
+_BARE: Fact = Fact(1, 0, What.LEADER, "t", 0, offset=0, epoch=0)
+_BEGINS: Fact = Fact(9, 0, What.ASSIGN, "t", 0, replicas=[1, 3], key="id-2", value="created")
+#: what ends the former topic, as far as there are logs of it
+ENDS_OF_TOPICS: dict[str, list[Fact]] = {
+    "the broker gave its replica up": [stops(0)],
+    "the controller made another": [Fact(1, 0, What.HW, "t", 0, hw=0), _BEGINS],
+    "both": [stops(0), _BEGINS],
+}
+
+
+@pytest.mark.parametrize("ends", ENDS_OF_TOPICS.values(), ids=ENDS_OF_TOPICS)
+@pytest.mark.parametrize("is_asked_first", [True, False], ids=["its request before", "its request after"])
+def test_the_leadership_of_a_topic_created_anew_is_of_its_own_request(ends: list[Fact], is_asked_first: bool) -> None:
+    """The line of a request is written once it was answered, and its times are rounded."""
+    request = led([1, 3])
+    new = [request, _BARE] if is_asked_first else [_BARE, request]
+    rows = [row for row in woven(led([1, 2]), _BARE, *ends, *new) if row["ev"] == "leader"]
+    second = 2 + len(ends)
+    assert [(row["ts"], row["replicas"], row["isr"]) for row in rows] == [
+        (0, [1, 2], [1, 2]),
+        (second * 1000, [1, 3], [1, 3]),
+    ]
+
+
+def test_a_replica_that_is_given_up_at_once_is_told_with_its_own_request() -> None:
+    rows = [row for row in woven(_BARE, led([1, 2]), stops(0)) if row["ev"] == "leader"]
+    assert [(row["replicas"], row["isr"]) for row in rows] == [([1, 2], [1, 2])]
+
+
+def test_a_leadership_that_another_clock_puts_before_the_topic_began_stays_one() -> None:
+    weave = Weave()
+    for at_ms, fact in [(0, leads(0)), (900, _BEGINS), (2_000, leads(0))]:
+        weave.feed(fact._replace(at_us=at_ms * 1000))
+    weave.finish()
+    assert [row[EMITTED.index("ev")] for row in weave.rows].count("leader") == 1
+
+
 def test_an_attempt_without_an_answer_holds_up_the_rest_for_half_a_minute_and_no_longer() -> None:
     """What is told, and as what, is the same whether the rows are drained on the way or at the end."""
     tries = Fact(1, 0, What.SHRINKING, "t", 0, isr_old=[1, 2], isr=[1])
