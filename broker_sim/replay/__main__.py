@@ -1,10 +1,10 @@
-"""`python -m broker_sim.replay`."""
+"""`python -m broker_sim.replay`: as `kwob replay`, whatever becomes of the output."""
 
 from __future__ import annotations
 
 import sys
 
-from broker_sim.replay.cli import main
+from controller.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(["replay", *sys.argv[1:]]))
