@@ -26,6 +26,9 @@ from controller.wire.trace import COLUMNS, READABLE_VERSIONS
 
 #: Endings of trace files in a folder.
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".parquet")
+#: Hidden in a folder, such as what macOS packs beside each file. And what Spark passes over, without a word.
+_HIDDEN: Final = "."
+_PASSED_OVER: Final = (_HIDDEN, "_")
 #: The columns of a trace in Parquet, as `kwob trace generate --format parquet` writes it: names do not tell there who
 #: wrote a row.
 _PARQUET_TYPES: Final = {**COLUMNS, "role": ADDED_COLUMNS["role"], "run": ADDED_COLUMNS["run"]}
@@ -40,9 +43,9 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 def trace_files(paths: Sequence[Path]) -> list[Path]:
-    """The trace files at `paths`: themselves, or those in and below the folders, sorted.
+    """The trace files at `paths`: themselves, or those in and below the folders that are not hidden, sorted.
 
-    Raises: ReplayRefused, when there are none, or one cannot be read.
+    Raises: ReplayRefused, when there are none, or one cannot be read, or would be passed over.
     """
     return sorted({file for path in paths for file in _trace_files(path)})
 
@@ -51,7 +54,9 @@ def _trace_files(path: Path) -> list[Path]:
     try:
         if not path.exists():
             raise ReplayRefused(f"no such file or folder: {path}")
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.name.endswith(ENDINGS))
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_trace(p.name))
+        for unread in (file for file in files if file.name.startswith(_PASSED_OVER)):
+            raise ReplayRefused(f"Spark reads no file whose name begins with _ or a dot: rename {unread}")
         lacking = {file: missing for file in files if file.suffix == ".parquet" and (missing := _lacking(file))}
         if path in lacking:
             raise ReplayRefused(f"{path} is no trace in Parquet: it lacks {', '.join(lacking[path])}")
@@ -66,6 +71,10 @@ def _trace_files(path: Path) -> list[Path]:
     if not any(file.stat().st_size for file in files):
         raise ReplayRefused(f"empty trace: {path}")
     return files
+
+
+def _is_trace(name: str) -> bool:
+    return name.endswith(ENDINGS) and not name.startswith(_HIDDEN)
 
 
 def _lacking(file: Path) -> list[str]:

@@ -13,6 +13,7 @@ from broker_sim.replay.cli import main
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.generator.plan import ClusterPlan
 from broker_sim.replay.generator.write import generate
+from broker_sim.replay.ingest.trace_lines import trace_files
 
 ROW = '{"seq":0,"ts":1,"broker":1,"ev":"tick"}\n'
 
@@ -40,6 +41,26 @@ def test_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (empty / "broker-1-5.jsonl").touch()
     assert "empty trace" in refused(capsys, "--trace", empty, "--out", out)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["_x.jsonl", ".x.jsonl", "_x.jsonl.gz", "_x.parquet"])
+def test_a_trace_that_spark_would_pass_over(capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str) -> None:
+    """Its rows would be missing, and nothing would tell."""
+    folder, out = tmp_path / "trace", tmp_path / "out"
+    folder.mkdir()
+    (folder / "broker-1-5.jsonl").write_text(ROW)
+    (folder / name).write_text(ROW)
+    assert f"rename {folder / name}" in refused(capsys, "--trace", folder / name, "--out", out)
+    if not name.startswith("."):
+        assert f"rename {folder / name}" in refused(capsys, "--trace", folder, "--out", out)
+    assert not out.exists()
+
+
+def test_hidden_files_of_a_folder_are_no_traces(tmp_path: Path) -> None:
+    """An archive made by macOS has one beside each file."""
+    for name in ("broker-1-5.jsonl", "._broker-1-5.jsonl", "._rows.parquet"):
+        (tmp_path / name).write_text(ROW)
+    assert trace_files([tmp_path]) == [tmp_path / "broker-1-5.jsonl"]
 
 
 def test_parquet_that_is_no_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
