@@ -91,6 +91,8 @@ def _sweep(scenario: Scenario, options: argparse.Namespace) -> tuple[list[_Row],
             for base, row in zip(bases, rows, strict=True)
             for variant in with_losses(base, sweep.losses, row, moments, for_ms)
         ]
+        if not listed:
+            raise ScenarioError(f"--at {options.at or _AT}: nothing of what is to be lost has joined by then")
         return [*run(listed), *rows], [*listed, *bases]
 
 

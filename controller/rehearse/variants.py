@@ -20,6 +20,8 @@ from controller.wire.cluster_file import BrokerShape, ClusterShape
 _NO_CLUSTER: Final = ClusterShape(brokers=(BrokerShape(id=0),))
 #: Moments of `--at` that are found: the loss takes most offline; most moves or lags; the fullest link is so full.
 WORST, BUSIEST, FULLEST = MOMENTS = ("worst", "busiest", "fullest")
+#: So long after its start a broker has registered.
+_REGISTERS_MS: Final = 1_000
 #: Moments so near to each other are one.
 _SAME_MS: Final = 1_000
 
@@ -94,22 +96,37 @@ def _base(scenario: Scenario, throttle: str | None, seed: int | None) -> Variant
 def with_losses(
     base: Variant, losses: Iterable[Loss], row: Mapping[str, Any], at: Sequence[int | str], for_ms: int | None
 ) -> Iterator[Variant]:
-    """The base with each loss at each moment of `at`: times, or what of `MOMENTS` the base's row says of them."""
+    """The base with each loss at each moment of `at`: times, or what of `MOMENTS` the base's row says of them.
+
+    What has not joined by then (`add_broker`) cannot be lost: that moment is left out.
+    """
     exposed = {Loss(found["rack"], found["broker"]): found for found in row["exposed"]}
     for loss in losses:
         found = {BUSIEST: row["busiest_ms"], FULLEST: row["peak_link_ms"]}
         found[WORST] = exposed[loss]["at_ms"] if _differs(exposed[loss], row["end_ms"]) else row["busiest_ms"]
         end_ms = base.scenario.end_ms
         last_ms = row["end_ms"] if end_ms is None else end_ms - 1
-        moments: list[int] = []
+        there_ms, moments = _there_ms(base.scenario, loss), list[int]()
         for moment in at:
             at_ms = min(found[moment], last_ms) if isinstance(moment, str) else moment
-            if all(abs(at_ms - other) >= _SAME_MS for other in moments):
+            if at_ms >= there_ms and all(abs(at_ms - other) >= _SAME_MS for other in moments):
                 moments.append(at_ms)
         for at_ms in moments:
             name = ", ".join([f"{loss} lost at {clock(at_ms)}", *([base.name] if base.varied else [])])
             varied = {"loss": str(loss), "at_ms": at_ms, **base.varied}
             yield Variant(name, _with_loss(base.scenario, loss, at_ms, for_ms), varied)
+
+
+def _there_ms(scenario: Scenario, loss: Loss) -> int:
+    """From when on there is a broker to lose; 0 for what is of the cluster."""
+    if any(loss in (Loss(broker=one.id), Loss(rack=one.rack)) for one in scenario.cluster.brokers):
+        return 0
+    joins = (event for event in scenario.events if isinstance(event, AddBroker))
+    return min(
+        event.at + scenario.broker_start + _REGISTERS_MS
+        for event in joins
+        if loss in (Loss(broker=event.id), Loss(rack=event.rack))
+    )
 
 
 def _differs(exposed: Mapping[str, Any], end_ms: int) -> bool:

@@ -7,14 +7,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.rehearse.exposure import Exposure, Loss
 from controller.rehearse.run import rehearse
+from controller.rehearse.sweep import main
 from controller.rehearse.variants import Sweep, play, severity, with_losses
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
-from tests.worlds.rehearsals import GB, brokers, scenario, topic
+from tests.worlds.rehearsals import GB, brokers, scenario, topic, write
 
 RACKS: Mapping[BrokerId, str | None] = {BrokerId(1): "a", BrokerId(2): "a", BrokerId(3): "b", BrokerId(4): None}
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
@@ -118,3 +120,37 @@ def test_a_loss_while_nothing_is_exposed_is_played_when_most_moves(tmp_path: Pat
     listed = list(with_losses(base, [Loss(rack="a")], row, ["worst", "busiest"], None))
     assert [variant.varied["at_ms"] for variant in listed] == [row["busiest_ms"]]
     assert 0 < row["busiest_ms"] < rehearse(given_).moves_end_ms
+
+
+#: what is lost -> the times at which it can be, of 30 s, 90 s and 3 min
+ONCE_JOINED = {
+    Loss(broker=1): [30_000, 90_000, 180_000],
+    Loss(broker=7): [90_000, 180_000],
+    Loss(broker=8): [180_000],
+    Loss(rack="a"): [30_000, 90_000, 180_000],
+    Loss(rack="z"): [90_000, 180_000],
+}
+
+
+def test_what_has_not_joined_is_not_lost(tmp_path: Path) -> None:
+    """Such a row would say that the loss costs nothing."""
+    joins = [
+        {"do": "add_broker", "at": "1m", "id": 7, "rack": "z"},
+        {"do": "add_broker", "at": "2m", "id": 8, "rack": "z"},
+        {"do": "add_broker", "at": "2m", "id": 9, "rack": "a"},
+    ]
+    given_ = scenario(tmp_path, cluster=CLUSTER, events=joins, end="4m")
+    (base,) = Sweep.parse(given_, ["broker"]).bases(given_)
+    listed = with_losses(base, ONCE_JOINED, play(base), [30_000, 90_000, 180_000], None)
+    assert [(v.varied["loss"], v.varied["at_ms"]) for v in listed] == [
+        (str(loss), at_ms) for loss, times in ONCE_JOINED.items() for at_ms in times
+    ]
+
+
+def test_a_sweep_of_what_has_not_joined_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = {"brokers": brokers(3, rack=None), "topics": {"t": topic([1, 2, 3], bytes=GB)}}
+    joins = [{"do": "add_broker", "at": "1m", "id": 7, "rack": "z"}]
+    path = write(tmp_path, cluster=whole, events=joins, end="4m")
+    words = [str(path), "--each", "rack", "--at", "10s", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert main(words) == 2
+    assert "nothing of what is to be lost has joined by then" in capsys.readouterr().err
