@@ -43,12 +43,13 @@ class WrongPlace(ValueError):
 
 
 def first_error(error: ValidationError, *, hidden: Sequence[str] = ()) -> tuple[Place, str]:
-    """The place of the first thing that is wrong, and `place: what (n more)`. Parts of the place that are `hidden` are
-    pydantic's, not the document's."""
+    """The place of the first thing that is wrong, and `place: what (n more)`. Where the place begins with one of
+    `hidden`, that is pydantic's, not the document's."""
     first, *rest = error.errors(include_url=False)
     wrong = first.get("ctx", {}).get("error")
     below = wrong.place if isinstance(wrong, WrongPlace) else ()
-    place = tuple(part for part in (*first["loc"], *below) if part not in hidden)
+    place = (*first["loc"], *below)
+    place = place[1:] if place[:1] and place[0] in hidden else place
     more = f" ({len(rest)} more)" if rest else ""
     return place, f"{'.'.join(map(str, place)) or 'the file'}: {_words(first)}{more}"
 
