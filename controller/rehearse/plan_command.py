@@ -180,8 +180,8 @@ def _sizes(text: str) -> list[float]:
         found = [parse_bytes(part) for part in text.split(",")]
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    if not all(size > 0 for size in found):
-        raise argparse.ArgumentTypeError(f"{text!r}: a throttle is more than 0")
+    if not all(size >= 1 for size in found):
+        raise argparse.ArgumentTypeError(f"{text!r}: a throttle is at least 1 byte per second")
     return found
 
 

@@ -62,6 +62,8 @@ def _broker_ids(value: Any) -> Any:
 
 Ms = Annotated[int, BeforeValidator(parse_ms)]
 Bytes = Annotated[float, BeforeValidator(parse_bytes), Field(gt=0)]
+#: Of a throttle: Kafka's are whole bytes per second, and one of 0 lets nothing through.
+Rate = Annotated[float, BeforeValidator(parse_bytes), Field(ge=1)]
 Brokers = Annotated[tuple[int, ...] | None, BeforeValidator(_broker_ids)]
 
 
@@ -147,7 +149,7 @@ class Reassign(_Event):
     do: Literal["reassign"]
     file: str | None = None
     partitions: tuple[Mapping[str, Any], ...] = ()
-    throttle: Bytes | None = None
+    throttle: Rate | None = None
     batch: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -175,7 +177,7 @@ class Throttle(_Event):
     """The replication throttles of all brokers become this; none lifts them."""
 
     do: Literal["throttle"]
-    rate: Bytes | None = None
+    rate: Rate | None = None
 
 
 class Rates(_Event):
@@ -203,7 +205,7 @@ class AddBroker(_Event):
     id: Annotated[int, Field(ge=0, le=ID_MAX)]
     rack: str | None = None
     spread: bool = False
-    throttle: Bytes | None = None
+    throttle: Rate | None = None
     batch: Annotated[int, Field(ge=1)] | None = None
 
 

@@ -173,11 +173,11 @@ def _throttles(scenario: Scenario, values: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in values.split(","))
     for text in found:
         try:
-            is_positive = parse_bytes(text) > 0
+            is_enough = parse_bytes(text) >= 1
         except ValueError as error:
             raise ScenarioError(f"--each throttle: {error}") from error
-        if not is_positive:
-            raise ScenarioError(f"--each throttle: {text}: a throttle is more than 0")
+        if not is_enough:
+            raise ScenarioError(f"--each throttle: {text}: a throttle is at least 1 byte per second")
     return found
 
 

@@ -176,7 +176,9 @@ def test_what_cannot_be_planned_is_refused(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["--max-link", "0"], ["--throttles", "0MB"], ["--batches", "none"]])
+@pytest.mark.parametrize(
+    "words", [["--max-link", "0"], ["--throttles", "0MB"], ["--throttles", "0.5"], ["--batches", "none"]]
+)
 def test_flags_that_say_nothing_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(["move.yaml", *words])

@@ -9,9 +9,11 @@ import pytest
 from controller.rehearse.clock import clock
 from controller.rehearse.outcome import Outcome
 from controller.rehearse.recorder import Recorder, Sample
+from controller.rehearse.run import rehearse
+from controller.rehearse.variants import with_throttle
 from controller.wire.fault_scenario import parse_time_ms
 from controller.wire.types import BrokerId
-from tests.worlds.rehearsals import GB, brokers, play, topic
+from tests.worlds.rehearsals import GB, brokers, play, scenario, topic
 
 QUIET = {"auto.leader.rebalance.enable": False}
 
@@ -63,14 +65,15 @@ def test_writes_go_on_while_a_move_runs_and_make_it_longer(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings("error")
 def test_a_throttle_of_0_is_full_and_lets_no_copy_through(tmp_path: Path) -> None:
-    """As brokers of a cluster file may have it; of a scenario less than a byte per second is as much."""
+    """As brokers of a cluster file may have it; of a scenario it is refused."""
     stopped = [{**broker, "configs": {"leader.replication.throttled.rate": "0"}} for broker in brokers(4)]
-    outcome = play(
+    given = scenario(
         tmp_path,
         cluster={"brokers": stopped, "topics": {"t": topic([1, 2, 3], bytes=GB)}},
-        events=[{"do": "reassign", "at": 10, "throttle": 0.5, "partitions": [move("t", 0, 4, 2, 3)]}],
+        events=[{"do": "reassign", "at": 10, "partitions": [move("t", 0, 4, 2, 3)]}],
         end="5m",
     )
+    outcome = rehearse(with_throttle(given, 0))
     assert [moved.to_ms for moved in outcome.moves] == [None] and outcome.moved_bytes == 0
     assert {share for sample in outcome.samples for share in sample.leader_throttle.values()} == {1.0}
     assert outcome.peak_link_broker is None, "a link is not full for that"

@@ -48,6 +48,22 @@ WRONG = [
     ),
     ("an end that is none", {"end": "later"}, r"end: 'later' is no time.*or `quiet`"),
     ("a size that is none", event(do="throttle", rate="fast"), r"rate: 'fast' is no size"),
+    ("no whole byte a second", event(do="throttle", rate=0.5), r"rate: should be greater than or equal to 1"),
+    (
+        "a move under none",
+        event(do="reassign", throttle="0.9B", partitions=[]),
+        r"throttle: should be greater than or equal to 1",
+    ),
+    (
+        "nor one that joins",
+        event(do="add_broker", id=9, throttle=0.5),
+        r"throttle: should be greater than or equal to 1",
+    ),
+    (
+        "a throttle of a move that is none",
+        event(do="add_broker", id=9, throttle="fast"),
+        r"throttle: 'fast' is no size",
+    ),
     ("a negative rate", event(do="rates", factor=-1), r"factor: should be greater than or equal to 0"),
     ("a topic that is not there", event(do="rates", factor=2, topics=["u"]), r"topics: the cluster has no topic 'u'"),
     ("a plan that is not there", event(do="reassign", file="p.json"), r"there is no file .*p.json"),
