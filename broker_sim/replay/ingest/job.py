@@ -34,6 +34,7 @@ from broker_sim.replay.schema import CLOCK_WENT_BACK, NOTICE_TYPES, QUARANTINE_C
 from broker_sim.replay.session import size_of, tuned_for
 from broker_sim.replay.sql import run as sql
 from broker_sim.replay.tables import write_empty, write_rows
+from broker_sim.replay.whole import whole
 
 TRACE: Final = "trace"
 LOG: Final = "log"
@@ -148,16 +149,17 @@ def _as_spark_names(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def _broker_of(given: str) -> tuple[str, int]:
     pattern, equals, broker = given.rpartition("=")
-    if not equals or not pattern or not broker.isdigit():
+    number = whole(broker)
+    if not equals or not pattern or number is None:
         raise ReplayRefused(f"--broker {given!r}: expected PATTERN=ID, as in 'host-a/*=1'")
-    return pattern, int(broker)
+    return pattern, number
 
 
 def _zones(given: Sequence[str]) -> dict[int | None, ZoneInfo]:
     zones: dict[int | None, ZoneInfo] = {None: ZoneInfo("UTC")}
     for one in given:
         broker, equals, name = one.rpartition("=")
-        if equals and not broker.isdigit():
+        if equals and whole(broker) is None:
             raise ReplayRefused(f"--time-zone {one!r}: expected ZONE or BROKER=ZONE, as in '3=Europe/Berlin'")
         try:
             zones[int(broker) if equals else None] = ZoneInfo(name)

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker_sim.replay.logs.facts import What
 from broker_sim.replay.logs.said import TP, Match, Said, Text, ids, partition_in
+from broker_sim.replay.whole import whole
 
 #: Settings that the rules or the tables need, of a broker or of a topic.
 SETTINGS: Final = (
@@ -58,8 +59,8 @@ def _override(m: Match) -> Iterator[Said]:
     kind, _, name = m["path"].partition("/")
     if kind not in ("topics", "brokers"):
         return
-    whose: Said = {"topic": name} if kind == "topics" else {"replica": int(name) if name.isdigit() else None}
-    if kind == "brokers" and not name.isdigit():
+    whose: Said = {"topic": name} if kind == "topics" else {"replica": whole(name)}
+    if kind == "brokers" and whole(name) is None:
         return  # the cluster-wide default: below a broker's own, above its file; not kept apart here
     yield from override_of(whose, m["config"])
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.reader import STALL_MS
+from broker_sim.replay.whole import whole
 
 LAG_KEY: Final = "replica.lag.time.max.ms"
 DEFAULT_LAG_MS: Final = 30_000
@@ -51,7 +52,8 @@ class Ticks:
             case What.SHRINKING:
                 self._shrinks.append(ms)
             case What.CONFIG if fact.key == LAG_KEY and fact.topic is None and fact.replica is None:
-                self._lag_ms = int(fact.value) if fact.value and fact.value.isdigit() else self._lag_ms
+                if (lag_ms := whole(fact.value)) is not None:
+                    self._lag_ms = lag_ms
             case What.ANSWERED if fact.ts is not None:
                 if self._spans and ms - self._spans[-1][1] <= STALL_MS:
                     self._spans[-1][1] = max(self._spans[-1][1], fact.ts)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.whole import whole
 
 FOLDER: Final = "__cluster_metadata-0"
 _SEGMENT: Final = re.compile(r"^(\d{20})\.log$")
@@ -100,4 +101,4 @@ def _properties(file: Path) -> tuple[str | None, int | None]:
         return None, None
     values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
     node = values.get("node.id", values.get("broker.id", "")).strip()
-    return values.get("cluster.id", "").strip() or None, int(node) if node.isdigit() else None
+    return values.get("cluster.id", "").strip() or None, whole(node)

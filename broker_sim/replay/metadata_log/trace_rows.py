@@ -13,6 +13,7 @@ from typing import Any, Final
 from broker_sim.replay.metadata_log.causes import BY_LEADERS
 from broker_sim.replay.metadata_log.fold import Change, Kind
 from broker_sim.replay.schema import SRC_METADATA, SRC_SNAPSHOT
+from broker_sim.replay.whole import whole
 from controller.wire.trace import BROKER_REGISTERED_KEY, COLUMNS, STOP_UNKNOWN, TraceEvent
 
 MADE_BY: Final = "made_by"
@@ -231,7 +232,7 @@ def config_row(
 ) -> dict[str, Any] | None:
     """A setting of a topic, of a broker, or (without a name) of all brokers; None for one that nothing here needs."""
     is_broker, is_topic = resource == BROKER_RESOURCE, resource == TOPIC_RESOURCE
-    if key not in SETTINGS or not (is_topic or (is_broker and (not name or name.isdigit()))):
+    if key not in SETTINGS or not (is_topic or (is_broker and (not name or whole(name) is not None))):
         return None
     whose = {"topic": name} if is_topic else {"replica": int(name) if name else None}
     common = {"seq": first_seq(ts), "ts": ts, "broker": controller, "role": "controller", "src": SRC_METADATA}

@@ -15,6 +15,7 @@ from broker_sim.isr_columns import Longs
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow
 from broker_sim.replay.rules.settings import Aliveness, Settings
 from broker_sim.replay.rules.stretch import TICKS_MAX
+from broker_sim.replay.whole import whole
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
@@ -148,4 +149,4 @@ def tick_phase(start: LaneRow) -> int | None:
     """t0 of a `start` row: its `value`; where that is the version of the trace, `done`."""
     if start.key == VERSION_KEY:
         return start.done
-    return int(start.value) if start.value is not None and start.value.isdigit() else None
+    return whole(start.value)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_sim.replay.rows import LaneRow
+from broker_sim.replay.whole import whole
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
 
@@ -64,8 +65,7 @@ class Settings:
         if row.key == NO_OVERRIDES:
             for setting in (self.lag, self.min_isr):
                 _set(setting, row, None, broker)
-        elif row.key in (LAG_KEY, MIN_ISR_KEY) and (row.value is None or row.value.isdigit()):
-            value = None if row.value is None else int(row.value)
+        elif row.key in (LAG_KEY, MIN_ISR_KEY) and ((value := whole(row.value)) is not None or row.value is None):
             _set(self.lag if row.key == LAG_KEY else self.min_isr, row, value, broker)
 
 

@@ -293,6 +293,7 @@ def test_ticks_come_from_the_start_the_shrinks_and_the_silences() -> None:
         ticks.feed(Fact(1, (NOON + ms) * 1000, what, **columns))
 
     feed(0, What.CONFIG, key="replica.lag.time.max.ms", value="4000")
+    feed(0, What.CONFIG, key="replica.lag.time.max.ms", value="²")
     feed(40, What.START)
     feed(100, What.ANSWERED, ts=NOON + 5000)
     feed(4010, What.SHRINKING)

@@ -169,6 +169,10 @@ NONSENSE = [
     ("a fetch with an error", (30, "fetch", {"replica": 2, "offset": 99, "err": 1})),
     ("a leader row without an ISR", (30, "leader", {"epoch": 5})),
     ("a setting that is no number", (30, "config", {"key": "replica.lag.time.max.ms", "value": "soon"})),
+    ("one that only looks like one", (30, "config", {"key": "replica.lag.time.max.ms", "value": "²"})),
+    ("one of too many digits", (30, "config", {"key": "replica.lag.time.max.ms", "value": "9" * 5_000})),
+    ("one of more than 63 bits", (30, "config", {"key": "replica.lag.time.max.ms", "value": "9" * 19})),
+    ("a start at no time", (0, "start", {"value": "²"})),
     ("an event of the controller", (30, "elect", {"epoch": 4, "replica": 9, "isr": [9]})),
     ("an event that does not exist", (30, "party", {})),
 ]
