@@ -166,10 +166,10 @@ class DynamicConfigs:
             self._log.warning(ev.CONFIG_REFUSED, entity_path=broker_entity(broker_id), reason=reason)
         return found
 
-    async def load_topics(self, topics: Collection[str]) -> set[str]:
+    async def load_topics(self, topics: Collection[str], *, throttled: Collection[str] = ()) -> set[str]:
         """Reads the configs of topics; returns those whose configs cannot be read: what is known of them stays.
 
-        Throttles follow change notices only (§15).
+        Throttles follow change notices (§15), but for topics in `throttled`, whose notices may be gone.
         """
         names = sorted(topics)
         unreadable = set()
@@ -181,6 +181,8 @@ class DynamicConfigs:
                     self._log.warning(ev.CONFIG_REFUSED, entity_path=topic_entity(topic), reason=configs.message)
                 else:
                     self._set_topic(topic, configs)
+                    if topic in throttled:
+                        self._throttle(topic, configs)
         return unreadable
 
     def forget_topics(self, topics: Iterable[str]) -> None:

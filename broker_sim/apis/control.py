@@ -37,7 +37,7 @@ async def handle_leader_and_isr(context: ControlContext, call: Call) -> Answer:
     request = decode_leader_and_isr(call.body, context.broker_id)
     partitions = [entry.topic_partition for entry in request.partition_states]
     async with context.control_lock:
-        without_configs = await _load_configs(context, partitions)
+        without_configs = await _load_configs(context, request.partition_states)
         stale = take_epochs(context, request)
         if stale is not None:
             return {"error_code": stale, "partition_errors": _errors(dict.fromkeys(partitions, stale), partitions)}
@@ -45,15 +45,19 @@ async def handle_leader_and_isr(context: ControlContext, call: Call) -> Answer:
     return {"partition_errors": _errors(results, partitions)}
 
 
-async def _load_configs(context: ControlContext, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
+async def _load_configs(context: ControlContext, entries: Collection[LeaderAndIsrEntry]) -> set[TopicPartition]:
     """Reads the configs of topics that are not known, and of those with a partition that is not here yet: a topic of
     that name may have gone without this broker having known it. Returns the partitions that have to wait for theirs.
 
-    Source: Kafka 3.9 `LogManager.fetchLogConfig`, which reads them whenever a log is made.
+    An unknown topic whose partition is not new was there before this broker started: its throttles count, too.
+    Source: Kafka 3.9 `LogManager.fetchLogConfig`, which reads them whenever a log is made; `ZkConfigManager.startup`,
+    which applies all that there are.
     """
     topics, replicas = context.configs.known_topics, context.replicas
+    partitions = [entry.topic_partition for entry in entries]
     new = {tp for tp in partitions if tp.topic not in topics or not replicas.is_here(tp)}
-    unreadable = await context.configs.load_topics({tp.topic for tp in new})
+    older = {e.topic_partition.topic for e in entries if not e.is_new and e.topic_partition.topic not in topics}
+    unreadable = await context.configs.load_topics({tp.topic for tp in new}, throttled=older)
     return {tp for tp in new if tp.topic in unreadable}
 
 
@@ -73,7 +77,7 @@ async def host_postponed(context: ControlContext) -> None:
     """Looks again at what was postponed."""
     async with context.control_lock:
         entries = context.postponed.entries
-        _host(context, entries, await _load_configs(context, [entry.topic_partition for entry in entries]))
+        _host(context, entries, await _load_configs(context, entries))
 
 
 async def handle_stop_replica(context: ControlContext, call: Call) -> Answer:

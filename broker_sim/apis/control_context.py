@@ -42,8 +42,9 @@ class TopicConfigs(Protocol):
         """Those whose configs have been read."""
         ...
 
-    async def load_topics(self, topics: Collection[str]) -> Collection[str]:
-        """Reads them, also where they are known; returns those that cannot be read."""
+    async def load_topics(self, topics: Collection[str], *, throttled: Collection[str] = ()) -> Collection[str]:
+        """Reads them, also where they are known, of those in `throttled` the throttles, too; returns those that cannot
+        be read."""
         ...
 
     def forget_topics(self, topics: Iterable[str]) -> None:

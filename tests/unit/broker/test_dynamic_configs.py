@@ -329,3 +329,24 @@ def test_every_setting_that_may_change_has_a_text_and_itself_among_its_synonyms(
     assert all(documentation(name) for name in ALTERABLE)
     assert all(name in synonyms_of(name) for name in ALTERABLE)
     assert synonyms_of("log.retention.ms") == ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_throttles_that_were_there_before_a_broker_started_count(in_memory: Any, is_new: bool) -> None:
+    """Notices go after a quarter of an hour, moves take longer. A new topic's lists count once they are altered."""
+    lists = {"leader.replication.throttled.replicas": "0:1", "follower.replication.throttled.replicas": "*"}
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        path, data = ConfigEntityZNode.path("topics/t"), ConfigEntityZNode.encode(lists)
+        await cluster.in_broker(1, broker.zk.perform([Create(path, data)]))
+        await cluster.create_topic("t", [(1,)], is_new=is_new)
+        table = broker.context.replicas.table
+        quotas = (table.leader_quota, table.follower_quota)
+        assert [quota.is_throttled(TopicPartition("t", 0)) for quota in quotas] == [not is_new] * 2
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("topics/t"), sequence=True)
+        await cluster.in_broker(1, broker.zk.perform([notice]))
+        await cluster.world.sleep(1)
+        assert [quota.is_throttled(TopicPartition("t", 0)) for quota in quotas] == [True] * 2
+
+    in_memory(scenario)
