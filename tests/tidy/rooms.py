@@ -160,6 +160,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "broker_sim.replay.generator": (f"{_REPLAY}.draft", f"{_REPLAY}.errors", "controller.wire", "controller.rules"),
     "broker_sim.replay": ("broker_sim.isr", *_BELOW),
+    # the same door as `kwob replay`
+    "broker_sim.replay.__main__": ("controller.cli",),
 }
 #: room -> what it may not import although the row above allows it.
 MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {

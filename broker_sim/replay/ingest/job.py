@@ -34,7 +34,7 @@ from broker_sim.replay.schema import CLOCK_WENT_BACK, NOTICE_TYPES, QUARANTINE_C
 from broker_sim.replay.session import size_of, tuned_for
 from broker_sim.replay.sql import run as sql
 from broker_sim.replay.tables import write_empty, write_rows
-from broker_sim.replay.whole import whole
+from controller.wire.whole import whole
 
 TRACE: Final = "trace"
 LOG: Final = "log"

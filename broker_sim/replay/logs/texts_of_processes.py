@@ -11,7 +11,7 @@ from typing import Final
 
 from broker_sim.replay.logs.facts import What
 from broker_sim.replay.logs.said import TP, Match, Said, Text, ids, partition_in
-from broker_sim.replay.whole import whole
+from controller.wire.whole import whole
 
 #: Settings that the rules or the tables need, of a broker or of a topic.
 SETTINGS: Final = (

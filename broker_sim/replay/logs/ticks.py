@@ -16,7 +16,7 @@ from typing import Final
 
 from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.reader import STALL_MS
-from broker_sim.replay.whole import whole
+from controller.wire.whole import whole
 
 LAG_KEY: Final = "replica.lag.time.max.ms"
 DEFAULT_LAG_MS: Final = 30_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.whole import whole
+from controller.wire.whole import whole
 
 FOLDER: Final = "__cluster_metadata-0"
 _SEGMENT: Final = re.compile(r"^(\d{20})\.log$")

@@ -13,8 +13,8 @@ from typing import Any, Final
 from broker_sim.replay.metadata_log.causes import BY_LEADERS
 from broker_sim.replay.metadata_log.fold import Change, Kind
 from broker_sim.replay.schema import SRC_METADATA, SRC_SNAPSHOT
-from broker_sim.replay.whole import whole
 from controller.wire.trace import BROKER_REGISTERED_KEY, COLUMNS, STOP_UNKNOWN, TraceEvent
+from controller.wire.whole import whole
 
 MADE_BY: Final = "made_by"
 #: `value` of an assignment with which a topic begins.

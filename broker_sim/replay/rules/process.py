@@ -15,9 +15,9 @@ from broker_sim.isr_columns import Longs
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow
 from broker_sim.replay.rules.settings import Aliveness, Settings
 from broker_sim.replay.rules.stretch import TICKS_MAX
-from broker_sim.replay.whole import whole
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
+from controller.wire.whole import whole
 
 VERSION_KEY: Final = "trace.version"
 _START: Final = TraceEvent.START.value

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker_sim.replay.rows import LaneRow
-from broker_sim.replay.whole import whole
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId
+from controller.wire.whole import whole
 
 LAG_KEY: Final = "replica.lag.time.max.ms"
 MIN_ISR_KEY: Final = "min.insync.replicas"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from controller.rehearse.exposure import Exposure, Loss
 from controller.rehearse.run import rehearse
+from controller.rehearse.scenario import ScenarioError
 from controller.rehearse.sweep import main
 from controller.rehearse.variants import Sweep, play, severity, with_losses
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
@@ -154,3 +155,10 @@ def test_a_sweep_of_what_has_not_joined_is_refused(tmp_path: Path, capsys: pytes
     words = [str(path), "--each", "rack", "--at", "10s", "--workers", "1", "--out", str(tmp_path / "out")]
     assert main(words) == 2
     assert "nothing of what is to be lost has joined by then" in capsys.readouterr().err
+
+
+def test_throttles_that_let_nothing_through_are_not_swept(tmp_path: Path) -> None:
+    given_ = scenario(tmp_path, cluster=CLUSTER, events=EVENTS, end="6m")
+    assert Sweep.parse(given_, ["throttle=1,20MB"]).throttles == ("1", "20MB")
+    with pytest.raises(ScenarioError, match=r"0\.5: a throttle is at least 1 byte per second"):
+        Sweep.parse(given_, ["throttle=20MB,0.5"])

@@ -136,6 +136,7 @@ def test_settings_are_of_a_topic_a_broker_or_all_brokers_and_secrets_stay_where_
     assert (topic["topic"], broker["replica"], every["replica"]) == ("t", 3, None)
     assert row(4, "3", "listener.name.internal.ssl.key.password") is None
     assert row(32, "t") is None
+    assert row(4, "²") is None
 
 
 # -- what is printed --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Numbers in the texts of traces and logs, which anybody may have written. Pure."""
+"""Numbers in texts that anybody may have written, such as traces and logs. Pure."""
 
 from __future__ import annotations
 
