@@ -20,6 +20,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/world": ("world", "wire"),
     "controller/admin": ("admin",),
     "controller/local": ("local", "faults"),
+    "controller/local/why_local": ("tests/unit/admin/test_why.py", "local"),
     "controller/demo": ("demo",),
     "controller/embedded": (
         "tests/local/test_embedded.py",
