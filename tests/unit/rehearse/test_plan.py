@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.rehearse.plan import HARM, Setting, Verdict, best, search, size
@@ -137,6 +137,7 @@ def test_a_size_is_written_as_a_person_would(rate: float, text: str) -> None:
 @given(
     st.integers(1, 10**15) | st.builds(lambda digits, zeros: digits * 10**zeros, st.integers(1, 99), st.integers(0, 12))
 )
+@example(12345678)
 def test_a_size_that_is_written_is_that_size_again(rate: int) -> None:
     """To the last byte: what a scenario says is what was rehearsed."""
     assert parse_bytes(size(float(rate))) == rate
