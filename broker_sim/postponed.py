@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
-from controller.wire.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from controller.wire.types import NO_EPOCH, TopicPartition
 from controller.world.config_notices import RETRY_S
 from controller.world.supervisor import Supervisor
 
@@ -50,8 +50,7 @@ class PostponedPartitions:
         their stop has: it is stale, as for a partition that is hosted (§7), and they go on waiting."""
         stale = set()
         for entry in entries:
-            is_checked = entry.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
-            if is_checked and entry.leader_epoch < self._epoch(entry.topic_partition):
+            if entry.is_stale(self._epoch(entry.topic_partition)):
                 stale.add(entry.topic_partition)
             else:
                 self._entries.pop(entry.topic_partition, None)

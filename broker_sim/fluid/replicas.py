@@ -22,7 +22,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
-from controller.wire.types import EPOCH_DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock
 from controller.world.supervisor import Supervisor
 
@@ -197,8 +197,7 @@ class FluidReplicas:
         topic_partition = entry.topic_partition
         replica = self._replicas.get(topic_partition)
         if replica is not None:
-            is_checked = entry.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
-            if is_checked and entry.leader_epoch < replica.leader_epoch:
+            if entry.is_stale(replica.leader_epoch):
                 return ErrorCode.FENCED_LEADER_EPOCH
             if replica.copy is not None or entry.delete_partition:
                 self._leave(replica)

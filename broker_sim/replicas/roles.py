@@ -19,7 +19,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.trace import STOP_DELETE, STOP_DELETE_TOPIC, STOP_KEEP, TraceEvent
-from controller.wire.types import EPOCH_DURING_DELETE, NO_EPOCH, TopicPartition
+from controller.wire.types import EPOCH_DURING_DELETE, TopicPartition
 
 
 @dataclass(slots=True)
@@ -171,8 +171,7 @@ class ReplicaRoles:
             return ErrorCode.NONE
         if partition.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        is_checked = entry.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE)
-        if is_checked and entry.leader_epoch < partition.leader_epoch:
+        if entry.is_stale(partition.leader_epoch):
             return ErrorCode.FENCED_LEADER_EPOCH
         self._fetchers.remove([topic_partition])
         self._trace_stop(partition, entry)

@@ -14,7 +14,9 @@ from operator import eq
 from typing import Any, Final, NamedTuple, TypeVar, overload
 
 from controller.wire.types import (
+    EPOCH_DURING_DELETE,
     LEADER_DURING_DELETE,
+    NO_EPOCH,
     Broker,
     BrokerId,
     Endpoint,
@@ -54,6 +56,10 @@ class StopReplicaEntry(NamedTuple):
     topic_partition: TopicPartition
     leader_epoch: int
     delete_partition: bool
+
+    def is_stale(self, leader_epoch: int) -> bool:
+        """Whether a replica that was told of this leader epoch is not to be stopped by it (broker.md §7)."""
+        return self.leader_epoch not in (NO_EPOCH, EPOCH_DURING_DELETE) and self.leader_epoch < leader_epoch
 
 
 _Entry = TypeVar("_Entry", LeaderAndIsrEntry, UpdateMetadataEntry)

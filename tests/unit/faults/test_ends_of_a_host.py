@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,18 +23,16 @@ async def cancelled(task: asyncio.Task[None], steps: int) -> None:
     task.cancel()
 
 
-@pytest.mark.parametrize("first", ["a controlled shutdown", "an uncontrolled one", "one while a fault stops a broker"])
-@pytest.mark.parametrize("steps", STEPS)
-def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Path, steps: int, first: str) -> None:
+def ended(folder: Path, begin: Callable[[Hosted], Coroutine[Any, Any, bool]], *, steps: int, within_s: float) -> None:
+    """Two brokers run; after `begin`, which says whether the end is controlled, all are stopped and whoever waits for
+    that is cancelled after so many steps, and again. In the end each has left ZooKeeper and closed its logs."""
+
     async def play(world: World) -> None:
-        both, done = Hosted(world, tmp_path), asyncio.Event()
+        both, done = Hosted(world, folder), asyncio.Event()
 
         async def program() -> None:
             await both.host.start()
-            if first == "one while a fault stops a broker":
-                both.host.set_faults([row("stop", broker=1)])
-                await asyncio.sleep(0)
-            orderly = asyncio.create_task(both.host.stop(controlled=first != "an uncontrolled one"))
+            orderly = asyncio.create_task(both.host.stop(controlled=await begin(both)))
             await cancelled(orderly, steps)
             await cancelled(orderly, 2)
             await asyncio.gather(orderly, return_exceptions=True)
@@ -40,11 +40,23 @@ def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Pa
             done.set()
 
         world.machine("host").start(program())
-        await world.until(done.is_set, within_s=10, what="the end")
+        await world.until(done.is_set, within_s=within_s, what="the end")
         assert both.registered() == []
-        assert [(tmp_path / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
+        assert [(folder / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
 
     run_world(3, play)
+
+
+@pytest.mark.parametrize("first", ["a controlled shutdown", "an uncontrolled one", "one while a fault stops a broker"])
+@pytest.mark.parametrize("steps", STEPS)
+def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Path, steps: int, first: str) -> None:
+    async def begin(both: Hosted) -> bool:
+        if first == "one while a fault stops a broker":
+            both.host.set_faults([row("stop", broker=1)])
+            await asyncio.sleep(0)
+        return first != "an uncontrolled one"
+
+    ended(tmp_path, begin, steps=steps, within_s=10)
 
 
 @pytest.mark.parametrize("again", [1, 2, 3, 5, 8])
@@ -52,26 +64,12 @@ def test_who_is_cancelled_while_brokers_end_leaves_none_half_closed(tmp_path: Pa
 def test_who_is_cancelled_while_a_broker_starts_again_leaves_it_closed(
     tmp_path: Path, after_ms: int, again: int
 ) -> None:
-    async def play(world: World) -> None:
-        both, done = Hosted(world, tmp_path), asyncio.Event()
+    async def begin(both: Hosted) -> bool:
+        both.host.set_faults([row("stop", broker=1)])
+        await both.until_registered("2", within_s=10)
+        await both.world.sleep(5)
+        both.host.set_faults([])
+        await both.world.sleep(after_ms / 1000)
+        return True
 
-        async def program() -> None:
-            await both.host.start()
-            both.host.set_faults([row("stop", broker=1)])
-            await both.until_registered("2", within_s=10)
-            await world.sleep(5)
-            both.host.set_faults([])
-            await world.sleep(after_ms / 1000)
-            orderly = asyncio.create_task(both.host.stop())
-            await cancelled(orderly, again)
-            await cancelled(orderly, 2)
-            await asyncio.gather(orderly, return_exceptions=True)
-            await both.host.stop(controlled=False)
-            done.set()
-
-        world.machine("host").start(program())
-        await world.until(done.is_set, within_s=60, what="the end")
-        assert both.registered() == []
-        assert [(tmp_path / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
-
-    run_world(3, play)
+    ended(tmp_path, begin, steps=again, within_s=60)

@@ -194,8 +194,8 @@ def test_the_last_batch_of_a_producer_stays_without_records(tmp_path: Path, coun
     assert again.log.leo == world.log.leo, "a batch sent again is known"
 
 
-def test_a_log_with_transactions_is_left_alone(tmp_path: Path) -> None:
-    world = World(tmp_path)
+def left_alone(world: World) -> None:
+    """Writes records, one of a transaction among them, and has the cleaner meet them."""
     for _ in range(12):
         world.write((b"a", b"x" * 60))
     segment = world.log.segments[0]
@@ -203,6 +203,11 @@ def test_a_log_with_transactions_is_left_alone(tmp_path: Path) -> None:
     data[22] |= 0x10
     segment.log_path.write_bytes(data)
     assert world.clean()
+
+
+def test_a_log_with_transactions_is_left_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    left_alone(world)
     assert world.events[-1][0] == "log.cleaning_aborted"
     assert not world.clean()
     assert len(world.records()) == 12
@@ -211,13 +216,7 @@ def test_a_log_with_transactions_is_left_alone(tmp_path: Path) -> None:
 def test_a_log_that_was_left_alone_is_not_kept_when_it_is_deleted(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.beside(1)
-    for _ in range(12):
-        world.write((b"a", b"x" * 60))
-    segment = world.log.segments[0]
-    data = bytearray(segment.log_path.read_bytes())
-    data[22] |= 0x10
-    segment.log_path.write_bytes(data)
-    assert world.clean()
+    left_alone(world)
     deleted = weakref.ref(world.log)
     world.dirs.delete(world.log)
     del world.partitions[world.log.topic_partition], world.log, world.partition
