@@ -19,6 +19,7 @@ from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_t
 from broker_sim.groups.values import GroupState
 from broker_sim.server import Answer, Call
 from controller.wire.errors import ErrorCode
+from controller.wire.longs import as_long
 from controller.wire.types import TopicPartition
 
 OFFSET_COMMIT_VERSIONS: Final = (2, 8)
@@ -68,7 +69,7 @@ async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
 def _expiry(now_ms: int, retention_ms: int) -> int:
     """-1: the broker says. Source: Kafka 3.9 `GroupCoordinatorAdapter.commitOffsets`, which adds as Java does: beyond
     the greatest int64 comes the least."""
-    return -1 if retention_ms == -1 else (now_ms + retention_ms + 2**63) % 2**64 - 2**63
+    return -1 if retention_ms == -1 else as_long(now_ms + retention_ms)
 
 
 def _length(text: str) -> int:

@@ -5,21 +5,41 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
+from controller.core import events
 from controller.core.effects import Effect, Enqueue, Recipe
 from controller.core.events import BrokerChange, ControllerState, Event, TopicUncleanLeaderElectionEnable
+from controller.core.step import REPEATED
 from controller.node.channels import Channels, ChannelSettings
 from controller.node.loop import ControllerLoop
-from controller.wire.types import BrokerId
+from controller.wire.types import Broker, BrokerId, Endpoint, TopicPartition
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import run
 from controller.world.simulated.net import SimulatedNetwork
 from controller.world.supervisor import Supervisor
 
 TOPICS = 400
+TP = TopicPartition("t", 0)
+#: One of each kind that `step` may put off; the loop looks them up by their hash.
+PUT_OFF = (
+    events.Startup(session_id=1, endpoint=Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host="h", port=1),))),
+    *(events.ControllerChange(), events.Reelect(), events.RegisterBrokerAndReelect(session_id=1), events.Expire()),
+    *(events.BrokerChange(), events.TopicChange(), events.TopicDeletion(), events.ZkPartitionReassignment()),
+    events.BrokerModifications(broker_id=BrokerId(1)),
+    events.PartitionModifications(topic="t"),
+    events.PartitionReassignmentIsrChange(topic_partition=TP),
+    events.IsrChangeNotification(again=(TP,)),
+    events.LogDirEventNotification(),
+    events.TopicUncleanLeaderElectionEnable(topic="t"),
+    events.AutoPreferredReplicaLeaderElection(),
+    events.ReplicaLeaderElection(
+        partitions=frozenset({TP}), election_type=events.ElectionType.UNCLEAN, trigger=events.ElectionTrigger.ZK
+    ),
+)
 
 
 class Counted(str):
@@ -91,3 +111,8 @@ def test_what_is_looked_at_again_costs_no_more_for_what_else_waits() -> None:
     run(main())
     assert core.looked_at == [str(name) for name in names()], "each once, in the order in which they were asked for"
     assert Counted.compared <= 10 * TOPICS
+
+
+def test_whatever_is_put_off_can_be_looked_up() -> None:
+    assert set(REPEATED) <= {type(event) for event in PUT_OFF}
+    assert {replace(event) for event in PUT_OFF} == {*PUT_OFF}
