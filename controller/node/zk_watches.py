@@ -32,7 +32,16 @@ from controller.node.fenced_writes import write
 from controller.wire import znodes
 from controller.wire.times import Times
 from controller.wire.types import BrokerId
-from controller.wire.zk_operations import Multi, WatchEvent, WatchKind, ZkOp, ZkResult, ZkSessionExpired, ZkWriteOp
+from controller.wire.zk_operations import (
+    Multi,
+    WatchEvent,
+    WatchKind,
+    ZkOp,
+    ZkResult,
+    ZkSessionExpired,
+    ZkUnreachable,
+    ZkWriteOp,
+)
 from controller.world.ports import ZkConnector, ZkSession
 
 # --- watches to events
@@ -124,17 +133,19 @@ class Zk:
         self.gauges = ZkGauges()
 
     async def open(self) -> None:
-        """Opens a session in the place of the last one. Raises: ZkUnreachable; ZkSessionExpired, when `close` comes
-        meanwhile."""
+        """Opens a session in the place of the last one. Raises: ZkUnreachable, also for one that expires meanwhile,
+        which nobody else hears of: who opens tries again; ZkSessionExpired, when `close` comes meanwhile."""
         self._generation += 1
-        generation = self._generation
+        generation, is_open, has_expired = self._generation, False, False
 
         def watch(event: WatchEvent) -> None:
             if generation == self._generation:
                 self._on_watch(event)
 
         def expired() -> None:
-            if generation == self._generation:
+            nonlocal has_expired
+            has_expired = True
+            if is_open and generation == self._generation:
                 self.gauges.connections = self.connections
                 self._session = None
                 self.gauges.expirations += 1
@@ -144,6 +155,9 @@ class Zk:
         if generation != self._generation:
             await session.close()
             raise ZkSessionExpired("it was closed before it was there")
+        if has_expired:
+            raise ZkUnreachable("the ZooKeeper session expired before it was used")
+        is_open = True
         self._session = _Timed(session, self.gauges.latency)
         self.gauges.sessions += 1
 

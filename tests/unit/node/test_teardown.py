@@ -14,6 +14,7 @@ from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Exists, ZkCode, ZkOp, ZkResult, ZkUnreachable
 from controller.wire.znodes import BrokerIdZNode
 from controller.world.ports import ZkSession
+from controller.world.simulated.zookeeper import SimulatedConnector
 
 Play = Callable[..., list[Any]]
 STEPS: dict[str, Callable[[Any], tuple[Any, str]]] = {
@@ -144,5 +145,36 @@ def test_whatever_fails_while_a_session_is_renewed_ends_no_controller(
         monkeypatch.setattr(zk, "open", fail)
         cluster.world.zookeeper.expire_session(zk.session_id)
         await cluster.world.until(lambda: zk.gauges.sessions == 2, within_s=60, what="a new session")
+
+    assert not [line for line in play(scenario, brokers=1) if line["event"] == ev.TASK_FAILED]
+
+
+@pytest.mark.parametrize("what", ["is never handed over", "is handed over all the same"])
+def test_a_session_that_expires_while_it_is_opened_leaves_one_renewal(
+    play: Play, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """As where its server is away for a session timeout before it has said whether there is a chroot: two renewals side
+    by side would end the process, or leave the office to a session that nobody uses any more."""
+    connect = SimulatedConnector.connect
+
+    async def scenario(cluster: Any) -> None:
+        zk, zookeeper, ends = cluster.controller.zk, cluster.world.zookeeper, iter([True])
+
+        async def connects(self: SimulatedConnector, **callbacks: Any) -> ZkSession:
+            session = await connect(self, **callbacks)
+            if next(ends, False):
+                zookeeper.expire_session(session.session_id)
+                await asyncio.sleep(0.1)
+                if what == "is never handed over":
+                    raise ZkUnreachable("it expired")
+            return session
+
+        machine = zookeeper.sessions[zk.session_id]
+        monkeypatch.setattr(SimulatedConnector, "connect", connects)
+        zookeeper.expire_session(zk.session_id)
+        await asyncio.sleep(30)
+        assert list(zookeeper.sessions.values()).count(machine) == 1
+        assert cluster.controller.state.serving
+        assert zk.session_id in zookeeper.sessions
 
     assert not [line for line in play(scenario, brokers=1) if line["event"] == ev.TASK_FAILED]
