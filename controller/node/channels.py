@@ -193,23 +193,25 @@ class _Channel:
         self._settings = settings
         self._answered = answered
         self._log = log
-        self._queue: deque[tuple[float, ControlRequest, Encoder]] = deque()
+        #: Since when a request waits; what it says; and up to which of `queued` all are done once it is answered.
+        self._queue: deque[tuple[float, ControlRequest, Encoder, int]] = deque()
         self._merge_above = self._merge_at = merge_above
         self._wake = asyncio.Event()
         self._connection: BrokerConnection | None = None
         #: the limit of what connects now, which a move of the broker ends
         self._connecting: asyncio.Timeout | None = None
         self._gauges = ChannelGauges(queue=Times(QUEUE_TIMES_KEPT))
-        #: Requests queued, and those of them that are answered or superseded, since the channel was opened.
+        #: Requests queued since the channel was opened, and how many of the first of them are answered, or merged into
+        #: one that is.
         self.queued = 0
         self.done = 0
-        self._under_way: tuple[ControlRequest, Encoder] | None = None
+        self._under_way: tuple[ControlRequest, Encoder, int] | None = None
         self._task = supervisor.keep(f"Controller-{client_id}-to-broker-{broker.broker_id}-send-thread", self._run)
 
     def put(self, request: ControlRequest, encoder: Encoder) -> None:
         """Queues a request behind all others; `encoder` is shared by the requests of its batch."""
-        self._queue.append((asyncio.get_running_loop().time(), request, encoder))
         self.queued += 1
+        self._queue.append((asyncio.get_running_loop().time(), request, encoder, self.queued))
         if len(self._queue) > self._merge_at:
             self._merge()
         self._wake.set()
@@ -246,11 +248,13 @@ class _Channel:
         return ChannelGauges(kept.queue, kept.requests, kept.failures, len(self._queue))
 
     def _merge(self) -> None:
-        """Merges what waits; the request under way is not in the queue."""
+        """Merges what waits; the request under way is not in the queue. What any of it said may be in the last one, so
+        none counts as done before that is answered."""
         before = len(self._queue)
         queued_s = self._queue[0][0]
-        self._queue = deque((queued_s, request, Encoder()) for request in merged(r for _, r, _ in self._queue))
-        self.done += before - len(self._queue)
+        *left, last = merged(request for _, request, _, _ in self._queue)
+        self._queue = deque((queued_s, request, Encoder(), 0) for request in left)
+        self._queue.append((queued_s, last, Encoder(), self.queued))
         self._merge_at = max(self._merge_above, 2 * len(self._queue))
         self._log.warning(ev.REQUEST_QUEUE_MERGED, requests=before, left=len(self._queue), limit=self._merge_above)
 
@@ -261,16 +265,17 @@ class _Channel:
                 self._wake.clear()
                 await self._wake.wait()
             if self._under_way is None:
-                queued_s, request, encoder = self._queue.popleft()
-                self._under_way = request, encoder
+                queued_s, request, encoder, done = self._queue.popleft()
+                self._under_way = request, encoder, done
                 self._gauges.queue.add((loop.time() - queued_s) * 1000)
+            request, encoder, done = self._under_way
             try:
-                await self._deliver(*self._under_way)
+                await self._deliver(request, encoder)
             except Exception:  # the supervisor's; what was under way is sent again, on another connection
                 self._disconnect()
                 raise
             self._under_way = None
-            self.done += 1
+            self.done = max(self.done, done)
             self._gauges.requests += 1
 
     async def _deliver(self, request: ControlRequest, encoder: Encoder) -> None:

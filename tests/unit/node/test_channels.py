@@ -322,6 +322,44 @@ def test_a_backlog_grows_with_the_cluster_and_not_with_time(monkeypatch: pytest.
     assert ev.REQUEST_QUEUE_MERGED in [line["event"] for line in lines]
 
 
+@pytest.mark.parametrize("stops", [0, 3])
+def test_what_was_merged_is_not_answered_before_that_with_which_it_was(
+    stops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a broker to have heard of its leaderships must not take what was merged away for heard."""
+    monkeypatch.setattr(channels, "MERGE_ABOVE", 40)
+
+    async def scenario(bench: Bench) -> None:
+        permitted = 0
+
+        def answer(_: int, request: protocol.Request) -> Mapping[str, Any] | None:
+            nonlocal permitted
+            permitted -= 1
+            return {} if permitted >= 0 else None
+
+        stub = await bench.start(1, StubBroker(answer))
+        bench.channels.add([broker(1)])
+        for _ in range(stops):
+            bench.channels.send([metadata(1), stop(1)])
+        bench.channels.send([leaders(1, epoch=77)])
+        is_pending = bench.channels.pending([BrokerId(1)])
+        for _ in range(40 - 2 * stops):  # with the last of them there are too many
+            bench.channels.send([metadata(1)])
+        await asyncio.sleep(0.5)
+        for _ in range(9):
+            if 77 in stub.epochs:
+                break
+            assert is_pending()
+            permitted = 1
+            await asyncio.sleep(3)
+        assert is_pending(), "it is under way, and not answered"
+        permitted = 99
+        await asyncio.sleep(3)
+        assert not is_pending()
+
+    assert ev.REQUEST_QUEUE_MERGED in [line["event"] for line in play(scenario)]
+
+
 def test_removing_a_broker_drops_what_waits_and_adding_it_starts_afresh() -> None:
     async def scenario(bench: Bench) -> None:
         stub = await bench.start(1, StubBroker(lambda count, request: None))
