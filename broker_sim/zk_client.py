@@ -92,8 +92,8 @@ class ZkClient:
         """
         while True:
             await self._connected.wait()
-            session = self.session
-            assert session is not None
+            if (session := self.session) is None:
+                continue  # it has ended since whoever waited was woken
             started_s = asyncio.get_running_loop().time()
             try:
                 results = await session.perform(ops)

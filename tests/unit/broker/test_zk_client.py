@@ -127,3 +127,33 @@ def test_a_session_is_renewed_whatever_fails_meanwhile(error: Exception) -> None
         await client.close()
 
     run(whole())
+
+
+def test_who_waits_for_a_session_that_has_ended_when_it_comes_waits_for_the_next() -> None:
+    """As of a process that was stopped while it connected: the end of the session is noticed by the first of those who
+    waited, before the others of them run."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+        connector = server.connector("a", chroot="", session_timeout_ms=6000)
+        client = ZkClient(connector, log=structlog.get_logger())
+        await client.open()
+        connect, ends = connector.connect, iter([True])
+
+        async def ended(**callbacks: Any) -> ZkSession:
+            session = await connect(**callbacks)
+            if next(ends, False):
+                server.expire_session(session.session_id)
+                await asyncio.sleep(1)
+            return session
+
+        connector.connect = ended  # type: ignore[method-assign]
+        await client.expire()
+        asking = [asyncio.create_task(client.perform_one(Exists("/"))) for _ in range(3)]
+        await asyncio.sleep(30)
+        assert [asked.result().ok for asked in asking] == [True] * 3
+        await client.close()
+
+    run(whole())
