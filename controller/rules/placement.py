@@ -213,13 +213,15 @@ def add_partitions(
 ) -> Assignment:
     """Replicas of the partitions that bring `topic` to `total`; `manual` gives them, in order, instead of arithmetic.
 
-    Raises: AdminOperationFailed (no partition 0, mixed racks), InvalidPartitions (no increase),
+    Raises: AdminOperationFailed (no partition 0, or a gap, so that a number would be given twice, which Kafka does;
+    docs/deviations.md; mixed racks), InvalidPartitions (no increase),
     InvalidReplicaAssignment and BrokersNotAvailable (manual lists), InvalidReplicationFactor, in this order.
     """
     by_id = sorted(brokers, key=lambda b: b.broker_id)
-    if 0 not in existing:
+    missing = next((p for p in range(len(existing)) if p not in existing), 0)
+    if 0 not in existing or not existing.keys().isdisjoint(range(len(existing), total)):
         raise AdminOperationFailed(
-            f"Unexpected existing replica assignment for topic '{topic}', partition id 0 is missing. "
+            f"Unexpected existing replica assignment for topic '{topic}', partition id {missing} is missing. "
             f"Assignment: {_map_text(existing)}"
         )
     if total <= len(existing):

@@ -35,6 +35,13 @@ class TopicAssignment:
     refused: Mapping[str, str] = field(default_factory=dict)
     rest: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def listed(self) -> dict[int, tuple[BrokerId, ...]]:
+        """The replicas of each partition by its number; none of those that are refused, whose numbers are taken all the
+        same."""
+        refused = {int(p): () for p in self.refused if _is_partition(p)}
+        return dict(sorted({**refused, **{p: a.replicas for p, a in self.partitions.items()}}.items()))
+
 
 #: The fields of a topic znode that hold a list of replicas by partition.
 _LISTS: Final = ("partitions", "adding_replicas", "removing_replicas")
@@ -103,10 +110,14 @@ class TopicZNode:
         )
 
 
+def _is_partition(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) <= PARTITION_MAX
+
+
 @lru_cache(maxsize=65_536)  # the same few for every topic (bench: failover, warm)
 def _partition_number(text: str) -> int:
     """Raises: ValueError, for what is no number of a partition, or not as Kafka writes it."""
-    if not text.isascii() or not text.isdecimal() or str(int(text)) != text or int(text) > PARTITION_MAX:
+    if not _is_partition(text):
         raise ValueError(f"{text!r} is no partition; allowed are 0 to {PARTITION_MAX}")
     return int(text)
 

@@ -165,7 +165,7 @@ async def _alter_partitions(run: Run, topic: str) -> None:
     )
     total = run.args.integer("partitions") or 0
     before = await run.znodes.assignment(topic)
-    existing = {p: tuple(a.replicas) for p, a in (before.partitions if before else {}).items()}
+    existing = before.listed if before else {}
     added = add_partitions(
         topic, existing, await run.cluster.brokers(), total=total, manual=_manual_rest(run, len(existing))
     )

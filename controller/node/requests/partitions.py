@@ -86,13 +86,13 @@ async def _plan(node: Node, topic: Any, brokers: Sequence[BrokerRack]) -> _Grown
         )
     if not before.partitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    count = len(before.partitions)
+    existing = before.listed
+    count = len(existing)
     if total < count:
         raise InvalidPartitions(f"Topic currently has {count} partitions, which is higher than the requested {total}.")
     if total == count:
         raise InvalidPartitions(f"Topic already has {count} partitions.")
     check_size(total - count)
-    existing = {p: a.replicas for p, a in before.partitions.items()}
     added = add_partitions(name, existing, brokers, total=total, manual=_manual(topic, total - count, brokers))
     partitions = {**before.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
     return _Grown(after=replace(before, partitions=partitions), version=version)

@@ -166,6 +166,21 @@ async def grow(cluster: Any, name: str, count: int, replicas: list[list[int]] | 
     return (await cluster.ask(ApiKey.CREATE_PARTITIONS, 2, body))["results"][0]
 
 
+def test_a_partition_whose_list_cannot_be_keeps_its_number(play: Play) -> None:
+    """Those behind it keep theirs, with their replicas and records."""
+
+    async def scenario(cluster: Any) -> None:
+        asked = {"topics": [topic("t") | manual((1,), (2,), (1,))], "timeout": 5_000}
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, asked)
+        await cluster.zk(SetData("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[],"2":[1]}}'))
+        assert (await grow(cluster, "t", 4))["error_code"] == ErrorCode.NONE
+        now = json.loads(await cluster.read("/brokers/topics/t"))["partitions"]
+        assert now.pop("3")
+        assert now == {"0": [1], "1": [], "2": [1]}
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("meanwhile", ["a move begins", "somebody adds two", "its own answer is lost"])
 def test_partitions_are_added_to_what_is_there_when_they_are_written(play: Play, meanwhile: str) -> None:
     """Nothing that another wrote in between is lost, and what was done counts as done."""
