@@ -190,7 +190,7 @@ def _look_everywhere(state: ClusterState, topics: Sequence[str]) -> Steps[list[s
     found: list[str] = []
     listed = yield from read_any([GetChildren(TopicPartitionsZNode.path(topic)) for topic in topics])
     for topic, result in zip(topics, listed, strict=True):
-        partitions = [TopicPartition(topic, int(name)) for name in sorted(result.children) if name.isdecimal()]
+        partitions = [TopicPartition(topic, p) for p in TopicPartitionsZNode.numbers(result.children)]
         if not partitions:
             continue
         # Read before they count as replicas: what the dead were in sync of is sound, though none of them is one.

@@ -39,7 +39,7 @@ class TopicAssignment:
     def listed(self) -> dict[int, tuple[BrokerId, ...]]:
         """The replicas of each partition by its number; none of those that are refused, whose numbers are taken all the
         same."""
-        refused = {int(p): () for p in self.refused if _is_partition(p)}
+        refused = {int(p): () for p in self.refused if is_partition(p)}
         return dict(sorted({**refused, **{p: a.replicas for p, a in self.partitions.items()}}.items()))
 
 
@@ -110,14 +110,16 @@ class TopicZNode:
         )
 
 
-def _is_partition(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and str(int(text)) == text and int(text) <= PARTITION_MAX
+def is_partition(text: str) -> bool:
+    """Whether it is the number of a partition, as Kafka writes it."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(PARTITION_MAX))
+    return is_number and str(int(text)) == text and int(text) <= PARTITION_MAX
 
 
 @lru_cache(maxsize=65_536)  # the same few for every topic (bench: failover, warm)
 def _partition_number(text: str) -> int:
     """Raises: ValueError, for what is no number of a partition, or not as Kafka writes it."""
-    if not _is_partition(text):
+    if not is_partition(text):
         raise ValueError(f"{text!r} is no partition; allowed are 0 to {PARTITION_MAX}")
     return int(text)
 

@@ -32,7 +32,7 @@ from controller.wire.notice_znodes import (
     encode_partitions,
     parse_partitions,
 )
-from controller.wire.topic_znode import TopicAssignment, TopicsZNode, TopicZNode
+from controller.wire.topic_znode import TopicAssignment, TopicsZNode, TopicZNode, is_partition
 from controller.wire.types import (
     NO_LEADER,
     Broker,
@@ -220,6 +220,11 @@ class TopicPartitionsZNode:
     def path(topic: str) -> str:
         """`/brokers/topics/T/partitions`."""
         return f"{TopicsZNode.path}/{topic}/partitions"
+
+    @staticmethod
+    def numbers(children: Iterable[str]) -> list[int]:
+        """The children that are partitions, ascending; what else somebody put there is left out."""
+        return sorted(map(int, filter(is_partition, children)))
 
 
 class TopicPartitionZNode:

@@ -1332,6 +1332,22 @@ def test_a_topic_of_which_nothing_can_be_read_is_deleted_on_each_broker() -> Non
     assert stage.leader()[0] == 3
 
 
+@pytest.mark.parametrize("name", ["99999999999", "00", "\u0663", "x"])
+def test_what_is_no_partition_of_such_a_topic_spoils_no_request(name: str) -> None:
+    """A number that no request can carry would cost whatever else that request says: the topic would stay for ever."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    stage.make(f"/brokers/topics/t/partitions/{name}/state", b"{}")
+    stage.others_write(SetData("/brokers/topics/t", b""))
+    stage.new_controller()
+    stage.start()
+    stage.take_sent()
+    stage.others_write(Create("/admin/delete_topics/t"))
+    stage.run()
+    stops = [request for request in stage.take_sent() if isinstance(request, StopReplicaRequest)]
+    assert {entry.topic_partition for request in stops for entry in request.partition_states} == {TP}
+    assert not stage.exists("/brokers/topics/t") and not stage.exists("/admin/delete_topics/t")
+
+
 def test_a_topic_that_waits_to_be_deleted_is_left_alone_when_its_leader_dies() -> None:
     """Its partitions are gone for the controller, whose tables know no way back."""
     stage = stage_with(1, 2, 3, p0=(1, 2))
