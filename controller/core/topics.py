@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Enqueue, Log, Steps, read, read_any, refused_znode, write
-from controller.core.events import PartitionModifications, PartitionReassignmentIsrChange
+from controller.core.events import PartitionModifications, PartitionReassignmentIsrChange, TopicDeletion
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
@@ -73,6 +73,8 @@ def topics_changed(state: ClusterState) -> Steps[None]:
     listed = yield from list_topics()
     new, deleted = listed - state.topics, state.topics - listed
     found = yield from off_the_controller(state, (yield from read_assignments(new)))
+    if deleted & state.topics_to_be_deleted:  # a marker that stays would keep a topic of that name from being made
+        yield Enqueue(TopicDeletion())
     for topic in deleted:
         state.topic_gone(topic)
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]

@@ -749,6 +749,22 @@ def test_a_topic_that_vanished_comes_back_as_another() -> None:
     assert stage.leader() == (2, 0, (2, 1))
 
 
+def test_the_marker_of_a_topic_that_vanished_goes_too() -> None:
+    """Whoever lost patience with a deletion that waits has removed the topic by hand, and would make it anew."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    stage.broker_dies(2)
+    stage.run()
+    stage.others_write(Create("/admin/delete_topics/t"))
+    stage.run()
+    for path in (STATE, *(STATE.rsplit("/", n)[0] for n in (1, 2, 3))):
+        stage.others_write(Delete(path))
+    stage.run()
+    assert not stage.exists("/admin/delete_topics/t") and not stage.state.topics_to_be_deleted
+    stage.topic("t", p0=(1,))
+    stage.run()
+    assert stage.leader() == (1, 0, (1,))
+
+
 def test_partitions_that_are_seen_before_their_topic_start_once() -> None:
     stage = stage_with(1, 2)
     stage.make("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1,2]}}')
