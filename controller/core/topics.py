@@ -10,7 +10,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller.core.effects import Enqueue, Log, Steps, read, read_any, refused_znode, write
-from controller.core.events import PartitionModifications, PartitionReassignmentIsrChange, TopicDeletion
+from controller.core.events import (
+    PartitionModifications,
+    PartitionReassignmentIsrChange,
+    TopicDeletion,
+    ZkPartitionReassignment,
+)
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas_on
@@ -73,15 +78,23 @@ def topics_changed(state: ClusterState) -> Steps[None]:
     listed = yield from list_topics()
     new, deleted = listed - state.topics, state.topics - listed
     found = yield from off_the_controller(state, (yield from read_assignments(new)))
-    if deleted & state.topics_to_be_deleted:  # a marker that stays would keep a topic of that name from being made
-        yield Enqueue(TopicDeletion())
-    for topic in deleted:
-        state.topic_gone(topic)
+    yield from _forget(state, deleted)
     learnt = [entry for topic in sorted(found) for entry in learn(state, topic, found[topic])]
     if new or deleted:
         yield Log(ev.TOPICS_CHANGED, {"new": sorted(new), "deleted": sorted(deleted)})
     yield from trace_assignments(state, learnt)
     yield from _create(state, [tp for tp, _ in learnt])
+
+
+def _forget(state: ClusterState, topics: Collection[str]) -> Steps[None]:
+    """Topics that somebody has removed. What operators asked for them is looked at again: a marker that stays would
+    keep a topic of that name from being made, and a wish to move one would keep later wishes from being noticed."""
+    if not state.topics_to_be_deleted.isdisjoint(topics):
+        yield Enqueue(TopicDeletion())
+    if any(tp.topic in topics for tp in state.partitions_being_reassigned):
+        yield Enqueue(ZkPartitionReassignment())
+    for topic in topics:
+        state.topic_gone(topic)
 
 
 def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]) -> Steps[dict[str, TopicAssignment]]:

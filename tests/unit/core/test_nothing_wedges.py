@@ -765,6 +765,19 @@ def test_the_marker_of_a_topic_that_vanished_goes_too() -> None:
     assert stage.leader() == (1, 0, (1,))
 
 
+def test_the_wish_to_move_a_topic_that_vanished_goes_too() -> None:
+    """While the znode is there no later wish is noticed."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    rows = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 3]}]}
+    stage.make("/admin/reassign_partitions", json.dumps(rows).encode())
+    stage.run()
+    assert TP in stage.state.partitions_being_reassigned
+    for path in (STATE, *(STATE.rsplit("/", n)[0] for n in (1, 2, 3))):
+        stage.others_write(Delete(path))
+    stage.run()
+    assert not stage.exists("/admin/reassign_partitions")
+
+
 def test_partitions_that_are_seen_before_their_topic_start_once() -> None:
     stage = stage_with(1, 2)
     stage.make("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1,2]}}')
