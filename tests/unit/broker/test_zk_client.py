@@ -149,7 +149,7 @@ def test_who_waits_for_a_session_that_has_ended_when_it_comes_waits_for_the_next
                 await asyncio.sleep(1)
             return session
 
-        connector.connect = ended  # type: ignore[method-assign]
+        connector.connect = ended  # type: ignore[assignment]
         await client.expire()
         asking = [asyncio.create_task(client.perform_one(Exists("/"))) for _ in range(3)]
         await asyncio.sleep(30)
