@@ -16,8 +16,6 @@ from typing import Any, Final
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
 from controller.rules.configs.alterations import Alteration, alterations
-from controller.rules.configs.broker import check_broker_change
-from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
 from controller.rules.configs.entries import broker_rows, topic_rows
 from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, defaults_from, validate
@@ -166,7 +164,4 @@ def _changed_topic(context: BrokerContext, alteration: Alteration, stored: Mappi
 
 
 def _changed_broker(context: BrokerContext, alteration: Alteration, stored: Mapping[str, str]) -> dict[str, str]:
-    current = {**BROKER_CONFIG_DEFAULTS, **_levels(context).merged()}
-    configs = edited(stored, alteration.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
-    check_broker_change(configs, current)
-    return configs
+    return alteration.broker_configs(stored, _levels(context))

@@ -16,8 +16,6 @@ from typing import Any, Final
 from controller.node.requests.context import Body, Node, announce_config_change, write_entity_configs
 from controller.rules.configs import topic as topic_configs
 from controller.rules.configs.alterations import Alteration, alterations
-from controller.rules.configs.broker import check_broker_change
-from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
 from controller.rules.configs.entries import broker_rows, topic_rows
 from controller.rules.configs.topic import TOPIC_CONFIGS
@@ -146,8 +144,7 @@ async def _alter_one(node: Node, alteration: Alteration, *, validate_only: bool,
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{alteration.name}' does not exist.")
             topic_configs.validate(after, topic_configs.defaults_from(node.configs.levels.merged()))
         else:
-            after = edited(before, alteration.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
-            check_broker_change(after, node.configs.levels.merged())
+            after = alteration.broker_configs(before, node.configs.levels)
     except InvalidValue as error:
         raise error.in_resource(resource_type_name(alteration.kind), alteration.name) from error
     if not validate_only:

@@ -11,18 +11,22 @@ Source: Kafka 3.9 `ConfigAdminManager.preprocess`; spec broker.md §17.1.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller.rules.configs.broker import check_broker_change, dynamic_in_force
+from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
 from controller.rules.configs.edits import (
     Edit,
     ResourceType,
     check_edits,
     check_operations,
+    edited,
     own_broker_id,
     resource_type_name,
 )
+from controller.rules.configs.topic import BrokerLevels
 from controller.wire.config_znodes import DEFAULT_ENTITY
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
@@ -47,6 +51,17 @@ class Alteration:
     def is_topic(self) -> bool:
         """Whether it concerns a topic, else brokers."""
         return self.kind == ResourceType.TOPIC
+
+    def broker_configs(self, stored: Mapping[str, str], levels: BrokerLevels) -> dict[str, str]:
+        """The dynamic configs of brokers after the edits. What other hands wrote wrongly among the stored ones counts
+        for nobody: it goes, and keeps no edit out. Raises: KafkaError.
+
+        Source: Kafka 3.9 `ZkAdminManager.incrementalAlterConfigs`, `DynamicBrokerConfig.fromPersistentProps`.
+        """
+        in_force, _ = dynamic_in_force(stored)
+        configs = edited(in_force, self.edits, BROKER_CONFIG_TYPES, BROKER_CONFIG_DEFAULTS)
+        check_broker_change(configs, levels, of_one=bool(self.name))
+        return configs
 
     def answer(self, error: KafkaError | None = None) -> dict[str, Any]:
         """The row of the answer: success, or this error."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from controller.rules.configs import setting_names
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.rules.configs.topic import TOPIC_CONFIGS, TopicConfig, check_value
+from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, TopicConfig, check_value
 from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
 
@@ -152,18 +152,21 @@ def documentation(name: str) -> str | None:
     return topic_config.doc if topic_config is not None else _DOCS.get(_base(name))
 
 
-def check_broker_change(configs: Mapping[str, str], current: Mapping[str, str]) -> None:
-    """Whether these may become a broker's, or all brokers', dynamic configs; `current` are the values in force.
+def check_broker_change(configs: Mapping[str, str], levels: BrokerLevels, *, of_one: bool) -> None:
+    """Whether these may become all the dynamic configs of the broker whose settings are `levels` (`of_one`), or the
+    cluster's: what is not among them any more goes back to what is below, which may be too far a step as well.
 
     Unknown names are let through, as Kafka does (a plugin may know them).
     Raises: KafkaError with INVALID_REQUEST and Kafka's text; the first check that fails.
+    Source: Kafka 3.9 `DynamicBrokerConfig.validatedKafkaProps`.
     """
     if fixed := _fixed(configs):
         raise _refused(f"Cannot update these configs dynamically: {_scala_set(fixed)}")
     for name, text in configs.items():
         check_broker_value(name, text)
-    _check_threads(configs, current)
-    values = {**BROKER_CONFIG_DEFAULTS, **current, **configs}
+    after = replace(levels, dynamic=configs) if of_one else replace(levels, dynamic_default=configs)
+    values = {**BROKER_CONFIG_DEFAULTS, **after.merged()}
+    _check_threads(values, {**BROKER_CONFIG_DEFAULTS, **levels.merged()})
     _check_cleaner(values)
     _check_connections(values)
 
@@ -237,11 +240,9 @@ def _scala_set(names: Iterable[str]) -> str:
     return f"{'Set' if len(words) <= 4 else 'HashSet'}({', '.join(words)})"
 
 
-def _check_threads(configs: Mapping[str, str], current: Mapping[str, str]) -> None:
+def _check_threads(values: Mapping[str, str], current: Mapping[str, str]) -> None:
     for name in THREAD_COUNTS:
-        if name not in configs:
-            continue
-        new, old = int(configs[name]), int(current.get(name, BROKER_CONFIG_DEFAULTS[name]))
+        new, old = int(values[name]), int(current[name])
         limit = None
         if new < old // 2:
             limit = f"value should be at least half the current value {old}"

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.rules.configs.broker import ALTERABLE, check_broker_change, documentation, is_sensitive, synonyms_of
+from controller.rules.configs.topic import BrokerLevels
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
@@ -297,6 +298,7 @@ def test_quotas_of_clients_are_named_as_what_they_are_not(in_memory: Any) -> Non
     in_memory(scenario)
 
 
+NOTHING_SET = BrokerLevels(dynamic={}, dynamic_default={}, static={})
 REFUSED = [
     ({"broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id)"),
     ({"log.dirs": "x", "broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id, log.dirs)"),
@@ -313,13 +315,13 @@ REFUSED = [
 @pytest.mark.parametrize(("configs", "message"), REFUSED, ids=[" ".join(row[0]) for row in REFUSED])
 def test_what_cannot_change_is_refused_in_kafkas_words(configs: dict[str, str], message: str) -> None:
     with pytest.raises(KafkaError) as caught:
-        check_broker_change(configs, {})
+        check_broker_change(configs, NOTHING_SET, of_one=True)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert message in str(caught.value)
 
 
 def test_what_a_plugin_may_know_is_let_through_and_hidden() -> None:
-    check_broker_change({"my.plugin.secret": "x", "num.io.threads": "16"}, {})
+    check_broker_change({"my.plugin.secret": "x", "num.io.threads": "16"}, NOTHING_SET, of_one=True)
     assert is_sensitive("my.plugin.secret")
     assert is_sensitive("ssl.key.password")
     assert not is_sensitive("log.dirs")

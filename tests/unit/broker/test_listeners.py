@@ -10,6 +10,7 @@ import pytest
 from broker_sim.config import BrokerSettings, SettingsError
 from controller.rules.configs.broker import check_broker_change
 from controller.rules.configs.listeners import NodeListener
+from controller.rules.configs.topic import BrokerLevels
 from controller.wire.control import UpdateMetadataEntry
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
@@ -202,7 +203,7 @@ def test_a_limit_of_a_listener_that_cannot_be_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match=f"Invalid value {value} for configuration {name}: allowed are 1 to"):
         BrokerSettings.parse({name: value})
     with pytest.raises(KafkaError) as refused:
-        check_broker_change({name: value}, {})
+        check_broker_change({name: value}, BrokerLevels(dynamic={}, dynamic_default={}, static={}), of_one=True)
     assert (refused.value.code, str(refused.value)) == (ErrorCode.INVALID_REQUEST, LIMITS[value])
 
 

@@ -293,9 +293,43 @@ def test_what_a_broker_would_not_start_with_is_no_change_either(
 ) -> None:
     """`KafkaConfig.validateValues`: else all records would go at the next look, or nobody could connect any more."""
     if reason is None:
-        check_broker_change(configs, current)
+        check_broker_change(configs, levels(static=current), of_one=True)
         return
     with pytest.raises(KafkaError) as refused:
-        check_broker_change(configs, current)
+        check_broker_change(configs, levels(static=current), of_one=True)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert str(refused.value).startswith(f"requirement failed: {reason}")
+
+
+IO = {"num.io.threads": "32"}
+#: levels, whether one broker's configs are changed, to what -> why they must not be, or nothing
+STEPS: list[tuple[dict[str, dict[str, str]], bool, dict[str, str], str | None]] = [
+    ({"dynamic": IO}, True, {}, "num.io.threads=8, value should be at least half the current value 32"),
+    ({"dynamic": IO, "static": {THREADS: "16"}}, True, {}, None),
+    ({"dynamic_default": IO}, False, {}, "num.io.threads=8, value should be at least half the current value 32"),
+    ({"dynamic": {THREADS: "9"}}, False, IO, None),
+    ({"dynamic": {THREADS: "9"}, "dynamic_default": IO}, True, {}, "greater than double the current value 9"),
+    ({"dynamic": {"log.cleaner.threads": "200", "log.cleaner.dedupe.buffer.size": f"{1 << 30}"}}, True,
+     {"log.cleaner.threads": "200"}, "at least 1MB per cleaner thread"),
+    ({"dynamic": {"max.connections.per.ip": "0", OVERRIDES: "h:5"}}, True, {"max.connections.per.ip": "0"},
+     "can be set to zero only if"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "of_one", "configs", "reason"), STEPS)
+def test_what_is_taken_back_and_what_stands_above_count_in_a_change(
+    of: dict[str, dict[str, str]], of_one: bool, configs: dict[str, str], reason: str | None
+) -> None:
+    """As it would be afterwards, against as it is. Source: `DynamicBrokerConfig.validatedKafkaProps`."""
+    if reason is None:
+        check_broker_change(configs, levels(**of), of_one=of_one)
+        return
+    with pytest.raises(KafkaError, match=reason):
+        check_broker_change(configs, levels(**of), of_one=of_one)
+
+
+def test_what_other_hands_wrote_wrongly_keeps_no_edit_out() -> None:
+    edit = Edit(name="max.connections", operation=Operation.SET, value="7")
+    alteration = Alteration(kind=ResourceType.BROKER, name="1", edits=(edit,))
+    stored = {"broker.id": "1", "log.retention.ms": "soon", "max.connections.per.ip": "5"}
+    assert alteration.broker_configs(stored, levels()) == {"max.connections.per.ip": "5", "max.connections": "7"}
