@@ -11,8 +11,8 @@ from typing import Any
 
 from controller.rules.configs.broker import ALTERABLE, broker_config_type, documentation, is_sensitive, synonyms_of
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.rules.configs.topic import BrokerLevels, describe
-from controller.rules.configs.values import ConfigSource
+from controller.rules.configs.topic import BrokerLevels, describe, shown
+from controller.rules.configs.values import ConfigSource, ConfigType
 
 _Sources = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 
@@ -47,11 +47,12 @@ def broker_rows(levels: BrokerLevels, *, of_one: bool, names: Collection[str] | 
         sources.append((ConfigSource.STATIC_BROKER_CONFIG, levels.static))
         sources.append((ConfigSource.DEFAULT_CONFIG, BROKER_CONFIG_DEFAULTS))
         all_names = BROKER_CONFIG_TYPES.keys() | levels.merged().keys()
-    return [_broker_row(name, sources) for name in sorted(all_names) if names is None or name in names]
+    return [_broker_row(name, sources, of_one=of_one) for name in sorted(all_names) if names is None or name in names]
 
 
-def _broker_row(name: str, sources: _Sources) -> dict[str, Any]:
-    """What stands in for the setting but is weaker than its own value is listed; what is stronger is not."""
+def _broker_row(name: str, sources: _Sources, *, of_one: bool) -> dict[str, Any]:
+    """What stands in for the setting but is weaker than its own value is listed; what is stronger is not. The value in
+    force is shown as it is understood, those of a level as they were written."""
     hidden = is_sensitive(name)
     found = [
         {"name": synonym, "value": None if hidden else values[synonym], "source": source}
@@ -61,6 +62,9 @@ def _broker_row(name: str, sources: _Sources) -> dict[str, Any]:
     ]
     own = next((at for at, synonym in enumerate(found) if synonym["name"] == name), len(found))
     value = next((values[name] for _, values in sources if name in values), None)
+    kind = broker_config_type(name)
+    if of_one and value is not None and kind is not ConfigType.UNKNOWN:
+        value = shown(kind, value)
     return {
         "name": name,
         "value": None if hidden else value,
@@ -68,6 +72,6 @@ def _broker_row(name: str, sources: _Sources) -> dict[str, Any]:
         "config_source": found[own]["source"] if own < len(found) else ConfigSource.DEFAULT_CONFIG,
         "is_sensitive": hidden,
         "synonyms": found[own:],
-        "config_type": broker_config_type(name),
+        "config_type": kind,
         "documentation": documentation(name),
     }

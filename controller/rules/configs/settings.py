@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.rules.configs import setting_names as names
+from controller.rules.configs.doubles import parse_double
 from controller.rules.configs.topic import split_list
 
 Settings = dict[str, str]
@@ -228,7 +229,7 @@ def _is_whole(value: str) -> bool:
 
 def _is_number(value: str) -> bool:
     try:
-        float(value)
+        parse_double(value.strip())
     except ValueError:
         return False
     return True

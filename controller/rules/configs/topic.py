@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controller.rules.configs.doubles import double_text, parse_double
 from controller.rules.configs.values import ConfigSource, ConfigType, InvalidConfig, InvalidValue
 
 
@@ -188,6 +189,22 @@ def parse_as(type_: ConfigType, name: str, text: str) -> Value:
         raise _invalid(name, text, str(error)) from error
 
 
+def shown(type_: ConfigType, text: str) -> str:
+    """A value as DescribeConfigs shows it: not as it was written but as it is understood; what is not, as it is.
+
+    Source: `ConfigDef.convertToString`.
+    """
+    try:
+        value = parse_as(type_, "", text)
+    except InvalidConfig:
+        return text
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(value)
+    return double_text(value) if isinstance(value, float) else str(value)
+
+
 def check_value(config: TopicConfig, text: str) -> None:
     """Refuses a value of the wrong type or outside of what is allowed. Raises: InvalidConfig."""
     value = parse_as(config.type, config.name, text)
@@ -240,13 +257,6 @@ def _whole(type_: str, most: int) -> Callable[[str], int]:
     return convert
 
 
-def _double(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError("Not a number of type DOUBLE") from None
-
-
 def split_list(text: str) -> list[str]:
     """A comma-separated list, blanks around commas dropped; empty text is an empty list."""
     return re.split(r"\s*,\s*", text.strip()) if text.strip() else []
@@ -257,7 +267,7 @@ _PARSERS: Final[Mapping[ConfigType, Callable[[str], Value]]] = {
     ConfigType.INT: _whole("INT", _INT_MAX),
     ConfigType.SHORT: _whole("SHORT", 2**15 - 1),
     ConfigType.LONG: _whole("LONG", _LONG_MAX),
-    ConfigType.DOUBLE: _double,
+    ConfigType.DOUBLE: parse_double,
     ConfigType.LIST: split_list,
 }
 
@@ -331,9 +341,9 @@ def describe(configs: Mapping[str, str], levels: BrokerLevels, names: Iterable[s
 
 
 def _entry(config: TopicConfig, value: str, configs: Mapping[str, str], levels: BrokerLevels) -> ConfigEntry:
-    synonyms = list(_broker_synonyms(config, levels))
+    synonyms, value = list(_broker_synonyms(config, levels)), shown(config.type, value)
     if config.name in configs:
-        own = ConfigSynonym(name=config.name, value=configs[config.name], source=ConfigSource.TOPIC_CONFIG)
+        own = ConfigSynonym(name=config.name, value=value, source=ConfigSource.TOPIC_CONFIG)
         synonyms.insert(0, own)
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     return ConfigEntry(

@@ -18,6 +18,7 @@ import controller.rules
 from controller.rules.configs.alterations import Alteration, alterations
 from controller.rules.configs.broker import check_broker_change, documentation, dynamic_in_force
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
+from controller.rules.configs.doubles import double_text, parse_double
 from controller.rules.configs.edits import Edit, Operation, ResourceType, check_edits, edited, own_broker_id
 from controller.rules.configs.entries import broker_rows, topic_rows
 from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, parse_as
@@ -333,3 +334,53 @@ def test_what_other_hands_wrote_wrongly_keeps_no_edit_out() -> None:
     alteration = Alteration(kind=ResourceType.BROKER, name="1", edits=(edit,))
     stored = {"broker.id": "1", "log.retention.ms": "soon", "max.connections.per.ip": "5"}
     assert alteration.broker_configs(stored, levels()) == {"max.connections.per.ip": "5", "max.connections": "7"}
+
+
+#: config of a topic, as it was written, as it is shown
+UNDERSTOOD = [
+    ("preallocate", " TRUE", "true"),
+    ("retention.ms", "+007 ", "7"),
+    ("cleanup.policy", "compact , delete", "compact,delete"),
+    ("min.cleanable.dirty.ratio", "1", "1.0"),
+    ("compression.type", " gzip ", "gzip"),
+    ("segment.bytes", "many", "many"),
+]
+
+
+@pytest.mark.parametrize(("name", "written", "value"), UNDERSTOOD)
+def test_a_value_is_shown_as_it_is_understood_and_synonyms_as_they_were_written(
+    name: str, written: str, value: str
+) -> None:
+    own = one(topic_rows({name: written}, levels(), [name]))
+    assert (own["value"], synonyms(own)[0]) == (value, (name, value, OF_TOPIC))
+    setting = TOPIC_CONFIGS[name].broker_names[0].name
+    inherited = one(topic_rows({}, levels(static={setting: written}), [name]))
+    assert (inherited["value"], synonyms(inherited)[0]) == (value, (setting, written, STATIC))
+    of_broker = one(broker_rows(levels(dynamic_default={setting: written}), of_one=True, names=[setting]))
+    assert (of_broker["value"], synonyms(of_broker)[0]) == (value, (setting, written, ALL))
+    of_all = one(broker_rows(levels(dynamic_default={setting: written}), of_one=False, names=[setting]))
+    assert of_all["value"] == written
+
+
+def test_every_default_is_shown_as_it_is() -> None:
+    rows = broker_rows(levels(), of_one=True)
+    assert {row["name"]: row["value"] for row in rows if row["value"] is not None} == BROKER_CONFIG_DEFAULTS
+
+
+DOUBLES = {"0": "0.0", "-0.": "-0.0", ".5": "0.5", "1e7": "1.0E7", "9999999.5": "9999999.5", "0.001": "0.001",
+           "0.00099": "9.9E-4", "-1.25e+10": "-1.25E10", "1E999": "Infinity", "-Infinity": "-Infinity", "NaN": "NaN",
+           "1.5f": "1.5", "3D": "3.0", "1.7976931348623157E308": "1.7976931348623157E308",
+           "123456789": "1.23456789E8"}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DOUBLES)
+def test_a_double_is_read_and_written_as_in_java(text: str) -> None:
+    assert double_text(parse_double(text)) == DOUBLES[text]
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "infinity", "1_000", "\u0661", "", ".", "1e", "NaNf", "1 0", "0.5x", "--1"]
+)
+def test_what_java_reads_as_no_double_is_none(text: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"for configuration of\.x: Not a number of type DOUBLE"):
+        parse_as(ConfigType.DOUBLE, "of.x", text)

@@ -179,3 +179,9 @@ def test_values_are_read_by_type() -> None:
     assert words(given_, "log.dirs") == ("/a", "/b")
     assert words(given_, "log.dir", ["/tmp"]) == ("/tmp",)
     assert text(given_, "broker.rack") is None
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1_0", "\u0661"])
+def test_what_java_reads_as_no_double_is_refused_at_a_start(value: str) -> None:
+    with pytest.raises(SettingError, match="allowed: a number"):
+        load_text("", [f"log.cleaner.io.max.bytes.per.second={value}"])
