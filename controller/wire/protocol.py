@@ -162,7 +162,7 @@ def _named(what: _What) -> str:
 def _parse(reader: codec_reader.Reader, data: bytes, at: int, what: _What) -> tuple[Any, int]:
     try:
         return reader(data, at)
-    except (codec_reader.Malformed, struct.error, IndexError, UnicodeDecodeError) as error:
+    except (codec_reader.Malformed, struct.error, IndexError) as error:
         raise ProtocolError(f"{_named(what)} does not parse: {error}") from error
 
 

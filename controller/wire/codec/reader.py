@@ -69,6 +69,11 @@ def _count(count: int, each: int, data: bytes, at: int) -> int:
     return count
 
 
+def _text(data: bytes) -> str:
+    """What is no UTF-8 becomes U+FFFD, as in Java: client ids and metadata of commits are whatever a program sends."""
+    return data.decode("utf-8", "replace")
+
+
 def read_text(data: bytes, at: int) -> tuple[str | None, int]:
     """A nullable string with an int16 length: (value, position after it)."""
     size = int.from_bytes(data[at : at + 2], "big", signed=True)
@@ -77,7 +82,7 @@ def read_text(data: bytes, at: int) -> tuple[str | None, int]:
         if size == -1 and at <= len(data):
             return None, at
         raise Malformed(f"a string of {size} bytes is claimed at byte {at}, {len(data) - at} are left")
-    return data[at : at + size].decode(), at + size
+    return _text(data[at : at + size]), at + size
 
 
 def _read_blob(data: bytes, at: int) -> tuple[bytes | None, int]:
@@ -97,7 +102,7 @@ def _read_compact_blob(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 def _read_compact_text(data: bytes, at: int) -> tuple[str | None, int]:
     blob, at = _read_compact_blob(data, at)
-    return (None if blob is None else blob.decode()), at
+    return (None if blob is None else _text(blob)), at
 
 
 def _read_uuid(data: bytes, at: int) -> tuple[uuid.UUID, int]:
@@ -183,7 +188,7 @@ def _field_reader(field: Field, *, flexible: bool) -> Reader:
 def reader(schema: Any) -> Reader:
     """A function from bytes and a position to (structure, position after it).
 
-    It raises Malformed, struct.error, IndexError or UnicodeDecodeError for bytes that do not fit, and nothing else.
+    It raises Malformed, struct.error or IndexError for bytes that do not fit, and nothing else.
     """
     fields = fields_of(schema)
     names = [f.name for f in fields]

@@ -182,7 +182,6 @@ HOSTILE = [
     ("a blob of 2^31 - 1 bytes", ApiKey.PRODUCE, 3, struct.pack(">hhiihsiii", -1, 1, 5, 1, 1, b"t", 1, 0, 2**31 - 1)),
     ("a varint that does not end", ApiKey.METADATA, 9, b"\x00" + b"\xff" * 9),
     ("a tag that is longer than the frame", ApiKey.METADATA, 9, b"\x01\x05\x7f"),
-    ("text that is not UTF-8", ApiKey.METADATA, 1, struct.pack(">ih", 1, 2) + b"\xff\xfe"),
 ]
 
 
@@ -190,6 +189,15 @@ HOSTILE = [
 def test_claims_that_the_frame_does_not_hold_are_refused(api_key: ApiKey, version: int, rest: bytes) -> None:
     with pytest.raises(ProtocolError, match=f"{api_key.name} v{version} request does not parse"):
         protocol.decode_request(struct.pack(">hhih", api_key, version, 1, -1) + rest)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_text_that_is_no_utf8_is_read_as_java_reads_it(version: int) -> None:
+    names = struct.pack(">ih", 1, 3) if version < 9 else b"\x00\x02\x04"
+    end = bytes(3) if version < 9 else bytes(5)
+    head = struct.pack(">hhih", ApiKey.METADATA, version, 1, 4) + b"caf\xe9"
+    request = protocol.decode_request(head + names + b"t\xfft" + end)
+    assert (request.client_id, request.body.topics[0].name) == ("caf\ufffd", "t\ufffdt")
 
 
 def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
