@@ -1,7 +1,7 @@
 """DescribeGroups (15) 0-5, ListGroups (16) 0-5, DeleteGroups (42) 0-2: groups as tools see them.
 
-DescribeGroups: v3 added authorized operations (never computed), v4 static members, v5 is flexible. ListGroups: v4 added
-states and a filter by them, v5 types and a filter by them (all groups here are classic); only groups of this broker are
+DescribeGroups: v3 added authorized operations (all, for whoever asks), v4 static members, v5 is flexible.
+ListGroups: v4 added states and a filter by them, v5 types and a filter by them (all groups here are classic); only groups of this broker are
 listed. DeleteGroups: v2 is flexible.
 Source: spec clients.md §7.3.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker_sim.apis import operations
 from broker_sim.apis.context import BrokerContext
-from broker_sim.apis.metadata import NO_OPERATIONS
 from broker_sim.groups.group import Group
 from broker_sim.groups.values import GroupState
 from broker_sim.server import Answer, Call
@@ -26,14 +26,15 @@ CLASSIC: Final = "classic"
 
 async def handle_describe_groups(context: BrokerContext, call: Call) -> Answer:
     """A group that does not exist is Dead."""
-    return {"groups": [_described(context, group_id) for group_id in call.body.groups]}
+    allowed = operations.of_group(call.body)
+    return {"groups": [_described(context, group_id, allowed) for group_id in call.body.groups]}
 
 
-def _described(context: BrokerContext, group_id: str) -> dict[str, Any]:
-    head = {"group_id": group_id, "authorized_operations": NO_OPERATIONS}
+def _described(context: BrokerContext, group_id: str, allowed: int) -> dict[str, Any]:
     error = context.groups.error_for(group_id, may_be_empty=True)
     if error is not None:
-        return {**head, "error_code": error}
+        return {"group_id": group_id, "error_code": error, "authorized_operations": operations.NO_OPERATIONS}
+    head = {"group_id": group_id, "authorized_operations": allowed}
     entry = context.groups.entry(group_id)
     if entry is None:
         return {**head, "group_state": GroupState.DEAD.value}
@@ -65,6 +66,8 @@ def _members(group: Group, protocol: str | None) -> list[dict[str, Any]]:
 
 async def handle_list_groups(context: BrokerContext, call: Call) -> Answer:
     """The groups of this broker, of the states and types asked for, in any case (of all, if none are)."""
+    if not context.groups.registry.is_active:
+        return {"error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE}
     states = {state.lower() for state in getattr(call.body, "states_filter", ()) or ()}
     types = {group_type.lower() for group_type in getattr(call.body, "types_filter", ()) or ()}
     groups = [entry.group for entry in context.groups.entries()] if not types or CLASSIC in types else []

@@ -2,8 +2,8 @@
 
 OffsetCommit: v2 to v4 say how long the offsets are kept (-1: as the broker says); v6 added leader epochs, v7 static
 members.
-Versions 0 and 1 (offsets in ZooKeeper) are not offered. OffsetFetch: v2 added the group's error and null for
-all topics, v5 leader epochs, v7 RequireStable, which changes nothing without transactions; v0 read ZooKeeper.
+Versions 0 and 1 (offsets in ZooKeeper) are not offered. OffsetFetch: v2 added the group's error (then no topic is
+listed) and null for all topics, v5 leader epochs, v7 RequireStable, which changes nothing without transactions; v0 read ZooKeeper.
 Source: spec clients.md §8.
 """
 
@@ -112,7 +112,7 @@ async def handle_offset_fetch(context: BrokerContext, call: Call) -> Answer:
     committed: Mapping[TopicPartition, CommittedOffset] = {}
     if error is ErrorCode.NONE and entry is not None:
         committed = entry.offsets
-    if body.topics is None:
+    if body.topics is None or (error is not ErrorCode.NONE and call.version >= 2):
         listed_partitions = sorted(committed)
     else:
         listed_partitions = [TopicPartition(t.name, int(p)) for t in body.topics for p in t.partition_indexes]

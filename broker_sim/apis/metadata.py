@@ -1,7 +1,7 @@
 """Metadata (3), versions 0-9, and DescribeCluster (60), versions 0-1: what the metadata cache says, and auto-creation.
 
 Metadata: v1 added controller id, racks and null for all topics (in v0 empty is all); v2 the cluster id; v4 consent to
-auto-creation; v5 offline replicas; v7 leader epochs; v8 authorized operations, never computed (no authorizer);
+auto-creation; v5 offline replicas; v7 leader epochs; v8 authorized operations, which are all, for whoever asks;
 v9 is flexible. DescribeCluster: v1 added the type of the end points (KIP-919). Left out: topic ids (v10+), which
 inter.broker.protocol 2.6 does not have.
 Source: spec broker.md §8.1, §8.2, §16.8, §16.9.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from broker_sim.apis import operations
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
 from controller.rules.topic_names import check_topic_name
@@ -21,8 +22,6 @@ from controller.wire.types import INTERNAL_TOPICS, NO_LEADER, Broker, Endpoint
 
 METADATA_VERSIONS: Final = (0, 9)
 DESCRIBE_CLUSTER_VERSIONS: Final = (0, 1)
-#: "Not computed", for the fields of authorized operations.
-NO_OPERATIONS: Final = -2147483648
 
 
 async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
@@ -39,7 +38,7 @@ async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
         "cluster_id": context.cluster_id,
         "controller_id": _controller_id(context, call),
         "topics": topics,
-        "cluster_authorized_operations": NO_OPERATIONS,
+        "cluster_authorized_operations": operations.of_cluster(call.body),
     }
 
 
@@ -55,7 +54,7 @@ async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
             {_CLUSTER_NAMES.get(name, name): value for name, value in _broker(broker, endpoint).items()}
             for broker, endpoint in _listening(context, call)
         ],
-        "cluster_authorized_operations": NO_OPERATIONS,
+        "cluster_authorized_operations": operations.of_cluster(call.body),
     }
 
 
@@ -89,20 +88,20 @@ async def _topic_or_creation(context: BrokerContext, topic: str, call: Call, *, 
     if context.metadata.partitions(topic):
         return _topic(context, topic, call)
     if may_create and context.settings.auto_create_topics_enable:
-        return _topic_error(topic, await context.topic_creator.create(topic))
+        return _topic_error(topic, await context.topic_creator.create(topic), call)
     try:
         check_topic_name(topic)
     except KafkaError as error:
-        return _topic_error(topic, error.code)
-    return _topic_error(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _topic_error(topic, error.code, call)
+    return _topic_error(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, call)
 
 
-def _topic_error(topic: str, error: ErrorCode) -> dict[str, Any]:
+def _topic_error(topic: str, error: ErrorCode, call: Call) -> dict[str, Any]:
     return {
         "name": topic,
         "error_code": error,
         "is_internal": topic in INTERNAL_TOPICS,
-        "topic_authorized_operations": NO_OPERATIONS,
+        "topic_authorized_operations": operations.of_topic(call.body),
     }
 
 
@@ -112,7 +111,7 @@ def _topic(context: BrokerContext, topic: str, call: Call) -> dict[str, Any]:
         "name": topic,
         "is_internal": topic in INTERNAL_TOPICS,
         "partitions": [_partition(context, partitions[number], call) for number in sorted(partitions)],
-        "topic_authorized_operations": NO_OPERATIONS,
+        "topic_authorized_operations": operations.of_topic(call.body),
     }
 
 

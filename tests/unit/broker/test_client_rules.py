@@ -396,3 +396,60 @@ def test_a_group_that_refuses_a_commit_says_so_of_all_partitions(in_memory: Any,
         assert errors == [ErrorCode.ILLEGAL_GENERATION] * 2
 
     in_memory(scenario)
+
+
+def bits(*numbers: int) -> int:
+    return sum(1 << number for number in numbers)
+
+
+ASKED = {"include_cluster_authorized_operations": True, "include_topic_authorized_operations": True}
+NOT_LOOKED_AT = -2147483648
+#: numbers of `AclOperation`
+ON_TOPIC, ON_CLUSTER = bits(3, 4, 5, 6, 7, 8, 10, 11), bits(5, 7, 8, 9, 10, 11, 12)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_asks_may_do_everything(in_memory: Any, asks: bool) -> None:
+    """`AuthHelper.authorizedOperations` without an authorizer."""
+    on_topic, on_cluster, on_group = (ON_TOPIC, ON_CLUSTER, bits(3, 6, 8)) if asks else (NOT_LOOKED_AT,) * 3
+    asked = dict.fromkeys(ASKED, asks)
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        names = {"topics": [{"name": "t"}, {"name": "no.such"}], "allow_auto_topic_creation": False}
+        for version in (8, 9):
+            found = await cluster.call(1, ApiKey.METADATA, version, {**names, **asked})
+            assert found.cluster_authorized_operations == on_cluster
+            assert [topic.topic_authorized_operations for topic in found.topics] == [on_topic, on_topic]
+        body = {"include_cluster_authorized_operations": asks}
+        assert (await cluster.call(1, ApiKey.DESCRIBE_CLUSTER, 1, body)).cluster_authorized_operations == on_cluster
+        body = {"groups": ["g"], "include_authorized_operations": asks}
+        (group,) = (await cluster.call(1, ApiKey.DESCRIBE_GROUPS, 5, body)).groups
+        assert (group.group_state, group.authorized_operations) == ("Dead", on_group)
+
+    in_memory(scenario)
+
+
+def test_of_a_group_that_is_elsewhere_nothing_is_listed(in_memory: Any) -> None:
+    """`KafkaApis.fetchOffsetsForGroup`; before version 2 there is no place for the group's error."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        body = {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}
+        for version in range(2, 8):
+            found = await cluster.call(1, ApiKey.OFFSET_FETCH, version, body)
+            assert (found.error_code, found.topics) == (ErrorCode.NOT_COORDINATOR, ())
+        (topic,) = (await cluster.call(1, ApiKey.OFFSET_FETCH, 1, body)).topics
+        assert topic.partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        described = await cluster.call(
+            1, ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g"], "include_authorized_operations": True}
+        )
+        assert described.groups[0].authorized_operations == NOT_LOOKED_AT
+        cluster.brokers[1].context.groups.registry.is_active = False
+        listed = await cluster.call(1, ApiKey.LIST_GROUPS, 5, {})
+        assert (listed.error_code, listed.groups) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ())
+
+    in_memory(scenario)

@@ -17,6 +17,8 @@ from controller.wire.znodes import ConfigEntityZNode, TopicAssignment, TopicZNod
 
 async def find(cluster: Any, key: str = "g", key_type: int = 0) -> tuple[int, int, str, int]:
     found = await cluster.call(1, ApiKey.FIND_COORDINATOR, 3, {"key": key, "key_type": key_type})
+    if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        assert found.error_message == "The coordinator is not available."
     return found.error_code, found.node_id, found.host, found.port
 
 
