@@ -1,8 +1,8 @@
 """DescribeGroups (15) 0-5, ListGroups (16) 0-5, DeleteGroups (42) 0-2: groups as tools see them.
 
 DescribeGroups: v3 added authorized operations (all, for whoever asks), v4 static members, v5 is flexible.
-ListGroups: v4 added states and a filter by them, v5 types and a filter by them (all groups here are classic); only groups of this broker are
-listed. DeleteGroups: v2 is flexible.
+ListGroups: v4 added states and a filter by them, v5 types and a filter by them (all groups here are classic); only
+groups of this broker are listed. DeleteGroups: v2 is flexible.
 Source: spec clients.md §7.3.
 """
 

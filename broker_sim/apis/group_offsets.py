@@ -3,7 +3,8 @@
 OffsetCommit: v2 to v4 say how long the offsets are kept (-1: as the broker says); v6 added leader epochs, v7 static
 members.
 Versions 0 and 1 (offsets in ZooKeeper) are not offered. OffsetFetch: v2 added the group's error (then no topic is
-listed) and null for all topics, v5 leader epochs, v7 RequireStable, which changes nothing without transactions; v0 read ZooKeeper.
+listed) and null for all topics, v5 leader epochs, v7 RequireStable, which changes nothing without transactions; v0
+read ZooKeeper.
 Source: spec clients.md §8.
 """
 
@@ -28,27 +29,28 @@ OFFSET_DELETE_VERSIONS: Final = (0, 0)
 
 
 async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
-    """Stores what can be stored; the rest gets its error. Where no partition is known, no group is asked, nor made."""
+    """Stores what can be stored; the rest gets its error. Where no partition is known, no group is asked, nor made. Of a
+    partition that is named twice the last row counts (`GroupCoordinatorAdapter.commitOffsets`)."""
     body = call.body
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}
     now_ms = context.clock.now_ms()
     expires_ms = _expiry(now_ms, int(getattr(body, "retention_time", -1)))
-    for topic in body.topics:
-        for p in topic.partitions:
-            tp, text = TopicPartition(topic.name, int(p.partition_index)), p.committed_metadata or ""
-            if not context.metadata.knows(tp):
-                errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif _length(text) > context.settings.offset_metadata_max_bytes:
-                errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                offsets[tp] = CommittedOffset(
-                    offset=int(p.committed_offset),
-                    leader_epoch=int(getattr(p, "committed_leader_epoch", -1)),
-                    metadata=text,
-                    commit_timestamp=now_ms,
-                    expire_timestamp=expires_ms,
-                )
+    rows = {TopicPartition(topic.name, int(p.partition_index)): p for topic in body.topics for p in topic.partitions}
+    for tp, p in rows.items():
+        text = p.committed_metadata or ""
+        if not context.metadata.knows(tp):
+            errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif _length(text) > context.settings.offset_metadata_max_bytes:
+            errors[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        else:
+            offsets[tp] = CommittedOffset(
+                offset=int(p.committed_offset),
+                leader_epoch=int(getattr(p, "committed_leader_epoch", -1)),
+                metadata=text,
+                commit_timestamp=now_ms,
+                expire_timestamp=expires_ms,
+            )
     too_large = [tp for tp, error in errors.items() if error is ErrorCode.OFFSET_METADATA_TOO_LARGE]
     if not too_large and not offsets:
         return {"topics": _partitions(body, lambda tp: {"error_code": errors[tp]})}

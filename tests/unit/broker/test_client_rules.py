@@ -377,6 +377,36 @@ def test_what_cannot_be_committed_does_not_keep_the_rest(in_memory: Any) -> None
     in_memory(scenario)
 
 
+#: texts beside offsets 5, 6, ... of the same partition -> its error, what is committed
+TWICE = [
+    (["", "x" * 4097], ErrorCode.OFFSET_METADATA_TOO_LARGE, []),
+    (["x" * 4097, ""], ErrorCode.NONE, [6]),
+    (["", "y"], ErrorCode.NONE, [6]),
+]
+
+
+@pytest.mark.parametrize(("texts", "error", "offsets"), TWICE)
+def test_of_a_partition_that_is_named_twice_the_last_row_counts(
+    in_memory: Any, texts: list[str], error: ErrorCode, offsets: list[int]
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        rows = [
+            {"partition_index": 0, "committed_offset": offset, "committed_metadata": text}
+            for offset, text in enumerate(texts, 5)
+        ]
+        body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        answer = await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, {**body, "topics": [{"name": "t", "partitions": rows}]})
+        assert {p.error_code for p in answer.topics[0].partitions} == {error}
+        fetched = await cluster.call(1, ApiKey.OFFSET_FETCH, 7, {"group_id": "g", "topics": None})
+        assert [p.committed_offset for t in fetched.topics for p in t.partitions] == offsets
+
+    in_memory(scenario)
+
+
 @pytest.mark.parametrize("texts", [["", "x" * 4097], ["x" * 4097, "x" * 4097]])
 def test_a_group_that_refuses_a_commit_says_so_of_all_partitions(in_memory: Any, texts: list[str]) -> None:
     """How long the metadata is, is looked at afterwards. Source: Kafka 3.9 `GroupCoordinator.doCommitOffsets`."""
