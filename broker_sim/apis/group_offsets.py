@@ -29,8 +29,8 @@ OFFSET_DELETE_VERSIONS: Final = (0, 0)
 
 
 async def handle_offset_commit(context: BrokerContext, call: Call) -> Answer:
-    """Stores what can be stored; the rest gets its error. Where no partition is known, no group is asked, nor made. Of a
-    partition that is named twice the last row counts (`GroupCoordinatorAdapter.commitOffsets`)."""
+    """Stores what can be stored; the rest gets its error. Where no partition is known, no group is asked, nor made. Of
+    a partition that is named twice the last row counts (`GroupCoordinatorAdapter.commitOffsets`)."""
     body = call.body
     errors: dict[TopicPartition, ErrorCode] = {}
     offsets: dict[TopicPartition, CommittedOffset] = {}

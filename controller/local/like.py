@@ -18,7 +18,7 @@ from controller.admin.cluster.queries import ConfigResourceType, alter_configs, 
 from controller.local.cluster_file import ClusterError
 from controller.local.extras import lacking, what_to_install
 from controller.rules.configs import settings
-from controller.rules.configs.topic import TOPIC_CONFIGS, check_value
+from controller.rules.configs.topic import TOPIC_CONFIGS, check_storage, check_value
 from controller.wire.cluster_file import KAFKAS_OWN_TOPICS, ClusterFileError, ClusterShape, parse
 from controller.wire.errors import KafkaError
 from controller.wire.types import GROUP_METADATA_TOPIC, BrokerId, TopicPartition
@@ -168,6 +168,7 @@ def _known_configs(whose: str, configs: Mapping[str, str], remarks: list[str]) -
     for name, value in configs.items():
         try:
             check_value(TOPIC_CONFIGS[name], value)
+            check_storage({name: value})
             taken[name] = value
         except KeyError:
             remarks.append(f"{whose}: {name} is not known here, left out")

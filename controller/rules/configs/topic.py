@@ -165,6 +165,27 @@ def validate(configs: Mapping[str, str], broker_defaults: Mapping[str, str] | No
         raise InvalidConfig(
             f"conflict topic config setting {_LAGS[0]} ({lag[_LAGS[0]]}) > {_LAGS[1]} ({lag[_LAGS[1]]})"
         )
+    check_storage(configs)
+
+
+def check_storage(configs: Mapping[str, str]) -> None:
+    """Refuses what needs tiered storage, of which there is none; two words of it need KRaft. Raises: InvalidConfig.
+
+    Source: Kafka 3.9 `LogConfig.validateTopicLogConfigValues`, for a cluster in ZooKeeper mode.
+    """
+    is_on = {name: parse(name, configs.get(name, "false")) for name in (_TIERED, *_TIERED_IN_KRAFT)}
+    if any(is_on[name] for name in _TIERED_IN_KRAFT):
+        words = " or ".join(f"`{name}`" for name in _TIERED_IN_KRAFT)
+        raise InvalidConfig(f"It is invalid to set {words} under Zookeeper's mode.")
+    if is_on[_TIERED]:
+        raise InvalidValue(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+
+
+_TIERED: Final = "remote.storage.enable"
+_TIERED_IN_KRAFT: Final = ("remote.log.delete.on.disable", "remote.log.copy.disable")
 
 
 _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")

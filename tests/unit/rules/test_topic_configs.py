@@ -28,6 +28,10 @@ REFUSED = [
      "min.cleanable.dirty.ratio: Value must be no more than 1"),
     ("a word that is not allowed", {"cleanup.policy": "delete,foo"}, "Invalid value foo for configuration "
      "cleanup.policy: String must be one of: compact, delete"),
+    ("tiered storage", {"remote.storage.enable": " TRUE"}, "Tiered Storage functionality is disabled in the broker. "
+     "Topic cannot be configured with remote log storage."),
+    ("what needs KRaft", {"remote.storage.enable": "true", "remote.log.copy.disable": "true"}, "It is invalid to set "
+     "`remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."),
     ("no boolean", {"preallocate": "yes"}, "Invalid value yes for configuration preallocate: "
      "Expected value to be either true or false"),
     ("throttled replicas without a broker", {"leader.replication.throttled.replicas": "1:2,3"},
