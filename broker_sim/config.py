@@ -8,17 +8,24 @@ Source: spec broker.md §18, §17.2; Kafka 3.9 `KafkaConfig`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from controller.rules.configs.broker import NO_CONNECTIONS, NO_RETENTION, check_listener_configs, per_address_limits
+from controller.rules.configs.broker import (
+    NO_CONNECTIONS,
+    NO_RETENTION,
+    NO_ROOM_TO_CLEAN,
+    check_listener_configs,
+    per_address_limits,
+)
 
 LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
+_MIB: Final = 1 << 20
 
 NonNegative = Annotated[int, Field(ge=0, le=LONG_MAX)]
 Positive = Annotated[int, Field(ge=1, le=LONG_MAX)]
@@ -214,15 +221,34 @@ class BrokerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
-        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
-            raise ValueError("replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms")
-        if self.max_connections_per_ip == 0 and not per_address_limits(self.max_connections_per_ip_overrides):
-            raise ValueError(NO_CONNECTIONS)
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
-            raise ValueError("group.min.session.timeout.ms must be at most group.max.session.timeout.ms")
-        if self.retention_ms == 0:
-            raise ValueError(NO_RETENTION)
+        for is_refused, reason in self._refusals():
+            if is_refused:
+                raise ValueError(reason)
         return self
+
+    def _refusals(self) -> Iterator[tuple[bool, str]]:
+        """Settings that do not go together. Source: Kafka 3.9 `KafkaConfig.validateValues`."""
+        yield (
+            self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms,
+            "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms",
+        )
+        yield (
+            self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms,
+            "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary "
+            "socket timeouts",
+        )
+        yield (
+            0 < self.queued_max_request_bytes < self.socket_request_max_bytes,
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        )
+        yield self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads <= _MIB, NO_ROOM_TO_CLEAN
+        no_overrides = not per_address_limits(self.max_connections_per_ip_overrides)
+        yield self.max_connections_per_ip == 0 and no_overrides, NO_CONNECTIONS
+        yield (
+            self.group_min_session_timeout_ms > self.group_max_session_timeout_ms,
+            "group.min.session.timeout.ms must be at most group.max.session.timeout.ms",
+        )
+        yield self.retention_ms == 0, NO_RETENTION
 
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:

@@ -101,8 +101,10 @@ _INVALID_DYNAMIC: Final = (
 )
 _MIB: Final = 1 << 20
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
-#: Why a broker has not log.retention.ms 0, or max.connections.per.ip 0 alone (`KafkaConfig.validateValues`).
+#: Why a broker has not log.retention.ms 0, max.connections.per.ip 0 alone, or a small buffer for its cleaners
+#: (`KafkaConfig.validateValues`).
 NO_RETENTION: Final = "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+NO_ROOM_TO_CLEAN: Final = "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
 NO_CONNECTIONS: Final = f"max.connections.per.ip can be set to zero only if {_OVERRIDES} property is set."
 
 
@@ -258,7 +260,7 @@ def _check_cleaner(values: Mapping[str, str]) -> None:
     if threads < 1:
         raise _refused(f"Invalid value {threads} for configuration log.cleaner.threads: Value must be at least 1")
     if int(values["log.cleaner.dedupe.buffer.size"]) // threads <= _MIB:
-        raise _refused("requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+        raise _refused(f"requirement failed: {NO_ROOM_TO_CLEAN}")
 
 
 def _check_connections(values: Mapping[str, str]) -> None:

@@ -96,6 +96,29 @@ def test_settings_at_the_edge_of_what_can_be() -> None:
     assert BrokerSettings.parse({"log.retention.hours": "0", "log.retention.ms": "1"}).retention_ms == 1
 
 
+#: what goes together, what does not, and what is said of it
+TOGETHER = [
+    ({"queued.max.request.bytes": "2000", "socket.request.max.bytes": "2000"},
+     {"queued.max.request.bytes": "1999", "socket.request.max.bytes": "2000"},
+     "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"),
+    ({"replica.fetch.wait.max.ms": "500", "replica.socket.timeout.ms": "500"},
+     {"replica.fetch.wait.max.ms": "500", "replica.socket.timeout.ms": "499"},
+     "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms"),
+    ({"log.cleaner.threads": "127"}, {"log.cleaner.threads": "128"}, "at least 1MB per cleaner thread"),
+    ({"replica.lag.time.max.ms": "500"}, {"replica.lag.time.max.ms": "499"},
+     "replica.fetch.wait.max.ms must be at most replica.lag.time.max.ms"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fine", "refused", "reason"), TOGETHER)
+def test_settings_that_do_not_go_together(fine: dict[str, str], refused: dict[str, str], reason: str) -> None:
+    """`KafkaConfig.validateValues`."""
+    BrokerSettings.parse(fine)
+    BrokerSettings.parse({"queued.max.request.bytes": "0"})
+    with pytest.raises(SettingsError, match=reason):
+        BrokerSettings.parse(refused)
+
+
 REFUSALS = [
     ("an unknown setting", ["--override", "num.partition=3"], "num.partitions"),
     ("a value of a wrong type", ["--override", "num.partitions=x"], "num.partitions"),

@@ -137,7 +137,8 @@ def test_a_peer_that_says_nothing_is_cut_off_and_one_that_trickles_is_not(in_mem
 
 def test_requests_wait_for_memory_and_then_are_served(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
-        await cluster.start(1, queued_max_request_bytes=1000, connections_max_idle_ms=60_000)
+        room = {"queued_max_request_bytes": 5000, "socket_request_max_bytes": 5000}
+        await cluster.start(1, **room, connections_max_idle_ms=60_000)
         greedy = await connect(cluster)
         greedy.send(struct.pack(">i", 5000) + b"\x00" * 100)
         await cluster.world.sleep(1)
@@ -170,7 +171,8 @@ def test_without_a_limit_of_memory_nobody_waits(in_memory: Any, limit: int) -> N
 
 def test_a_request_above_the_limit_of_memory_is_served_alone(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
-        await cluster.start(1, queued_max_request_bytes=1)
+        broker = await cluster.start(1)
+        broker.server.memory = RequestMemory(1)
         assert await is_served(await connect(cluster))
         assert await is_served(await connect(cluster))
 
@@ -251,7 +253,7 @@ def test_a_request_that_waits_for_long_keeps_no_others_out_of_memory_that_is_fre
     fetch = encode_request(ApiKey.FETCH, 4, 1, None, {**wait, "topics": [{"topic": "t", "partitions": [partition]}]})
 
     async def scenario(cluster: Any) -> None:
-        await cluster.start(1, queued_max_request_bytes=1_000)
+        await cluster.start(1, queued_max_request_bytes=2_000, socket_request_max_bytes=2_000)
         await cluster.create_topic("t", [(1,)])
         large, consumer, *others = [await connect(cluster) for _ in range(4)]
         large.send(struct.pack(">i", 2_000))
