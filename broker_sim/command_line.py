@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from broker_sim.config import BrokerSettings
 from broker_sim.identity import BrokerIdentity
@@ -16,6 +17,7 @@ from controller.rules.configs.listeners import (
     plan_listeners,
 )
 from controller.wire.types import BrokerId
+from controller.wire.whole import whole
 from controller.world.help_text import help_end
 
 
@@ -93,14 +95,19 @@ def _add_arguments(run: argparse.ArgumentParser) -> None:
     )
 
 
+#: The greatest id: what fits an int32.
+_ID_MAX: Final = 2**31 - 1
+
+
 def parse_broker_ids(text: str) -> tuple[BrokerId, ...]:
     """`1,2,5-9` as ids, in order. Raises CommandLineError."""
     ids: list[BrokerId] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+        low, high = whole(first), whole(last if dash else first)
+        if low is None or high is None or not low <= high <= _ID_MAX:
             raise CommandLineError(f"--broker-id {text!r}: expected ids and ranges such as 1,2,5-9")
-        ids.extend(BrokerId(number) for number in range(int(first), int(last or first) + 1))
+        ids.extend(BrokerId(number) for number in range(low, high + 1))
     if len(set(ids)) != len(ids):
         raise CommandLineError(f"--broker-id {text!r}: an id occurs twice")
     return tuple(ids)

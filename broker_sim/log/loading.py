@@ -45,7 +45,7 @@ def names_in(folder: Path) -> list[str]:
 def base_offset(name: str) -> int | None:
     """The offset in a segment file's name, None for other names."""
     stem = name.partition(".")[0]
-    return int(stem) if len(stem) == 20 and stem.isdigit() else None
+    return int(stem) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
 
 
 def tidy_up(folder: Path, *, shape: SegmentShape, files: Files) -> list[Repair]:

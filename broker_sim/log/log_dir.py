@@ -23,6 +23,7 @@ from broker_sim.log.loading import Repair
 from broker_sim.log.log import Log
 from broker_sim.log.stored_log import StoredLog
 from controller.wire.types import TopicPartition
+from controller.wire.whole import whole
 
 LOCK_FILE: Final = ".lock"
 DELETE_SUFFIX: Final = "-delete"
@@ -41,9 +42,10 @@ def folder_name(topic_partition: TopicPartition) -> str:
 def parse_folder_name(name: str) -> TopicPartition | None:
     """The partition whose log a folder holds; None for every other name, renamed logs included."""
     topic, dash, number = name.rpartition("-")
-    if not topic or not dash or not number.isdigit() or _SPECIAL.search(name):
+    partition = whole(number)
+    if not topic or not dash or partition is None or _SPECIAL.search(name):
         return None
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, partition)
 
 
 def parse_future_name(name: str) -> TopicPartition | None:

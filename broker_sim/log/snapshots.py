@@ -93,7 +93,7 @@ class Snapshots:
     def found(self, names: Iterable[str]) -> None:
         """These files are in the folder."""
         stems = (name.removesuffix(f".{SUFFIX}") for name in names if name.endswith(f".{SUFFIX}"))
-        self._offsets = sorted(int(stem) for stem in stems if stem.isdigit())
+        self._offsets = sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
     def remove_strays(self, bases: Collection[int]) -> None:
         """Keeps those at the start of a segment and, if it is the newest of all, one more."""

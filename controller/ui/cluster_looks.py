@@ -30,6 +30,7 @@ from controller.ui.flows import Flows
 from controller.wire.errors import KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import NO_LEADER, BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.whole import whole
 
 #: Seconds between looks, at least; a look that takes long is followed by a pause of that many times its length.
 _TOPICS_S, _OFFICE_S, _DISKS_S, _GROUPS_S, _MOVES_S, _PAUSE_FACTOR = 0.5, 2.0, 3.0, 2.0, 1.0, 2.0
@@ -175,7 +176,7 @@ class ClusterLooks:
         name = str(broker_id)
         with suppress(KafkaError, ToolFailure, OSError, TimeoutError):
             entries = (await describe_configs(self._admin, ConfigResourceType.BROKER, [name]))[name]
-            set_ = {e.name: int(e.value) for e in entries if e.value and e.value.isdigit()}
+            set_ = {e.name: whole(e.value) for e in entries}
             self._limits[broker_id] = {way: set_.get(throttle) for way, throttle in _THROTTLES.items()}
 
     async def groups(self) -> None:

@@ -37,6 +37,7 @@ from controller.admin.why.from_zookeeper import ZkCluster, ZkTopic
 from controller.admin.why.quorum import Quorum, read_quorum
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
+from controller.wire.whole import whole
 
 #: Between the two looks at log sizes, and how long a broker may take for its answers.
 SAMPLE_S: Final = 0.7
@@ -342,14 +343,13 @@ def _listed(text: str, partition: int, replicas: Iterable[BrokerId]) -> frozense
         return frozenset(replicas)
     pairs = (element.strip().split(":") for element in text.split(","))
     return frozenset(
-        BrokerId(int(pair[1]))
+        BrokerId(broker)
         for pair in pairs
-        if len(pair) == 2 and pair[0].isdigit() and pair[1].isdigit() and int(pair[0]) == partition
+        if len(pair) == 2 and whole(pair[0]) == partition and (broker := whole(pair[1])) is not None
     )
 
 
 def _number(text: str | None) -> int | None:
     """A rate or count; None for none, and for a rate that limits nothing."""
-    if text is None or not text.isdigit() or int(text) >= 2**63 - 1:
-        return None
-    return int(text)
+    number = whole(text)
+    return None if number is None or number >= 2**63 - 1 else number

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.wire import types
+from controller.wire.whole import whole
 
 _ANSWER_S: Final = 10.0
 #: `default.api.timeout.ms` and `retry.backoff.ms` of Java's clients, which wait for a coordinator.
@@ -181,5 +182,5 @@ def load_id(message: Message, run: str) -> int | None:
     for name, value in message.headers() or ():
         if name == HEADER and isinstance(value, bytes):
             whose, _, number = value.decode("utf-8", "replace").partition(" ")
-            return int(number) if whose == run and number.isdigit() else None
+            return whole(number) if whose == run else None
     return None

@@ -306,7 +306,7 @@ def test_a_scripted_cluster(cluster: Any, tool: Any) -> None:
         "nothing is wrong\nt-0: led by 0, all 2 replicas in sync\nt-1: led by 1, all 2 replicas in sync\n"
     )
     cluster.topics["t"][1].isr = (1,)
-    cluster.configs[2, "t"] = {"follower.replication.throttled.replicas": "1:2"}
+    cluster.configs[2, "t"] = {"follower.replication.throttled.replicas": "²:1,1:²,1:2"}
     cluster.configs[4, "2"] = {"follower.replication.throttled.rate": "12"}
     outcome = tool(why, cluster, ["t"])
     assert outcome.code == 3

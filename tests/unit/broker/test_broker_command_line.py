@@ -24,7 +24,7 @@ def test_broker_ids(text: str, expected: tuple[int, ...]) -> None:
     assert parse_broker_ids(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "x", "1,,2", "3-1", "1,1", "-1", "1-"])
+@pytest.mark.parametrize("text", ["", "x", "1,,2", "3-1", "1,1", "-1", "1-", "\u00b2", "1-\u0663", "2147483648"])
 def test_broker_ids_that_are_none(text: str) -> None:
     with pytest.raises(CommandLineError, match="--broker-id"):
         parse_broker_ids(text)

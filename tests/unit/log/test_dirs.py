@@ -48,6 +48,8 @@ def closed(dirs: LogDirs, *, clean: bool = True, **watermarks: int) -> None:
         ("t-0.0123456789abcdef0123456789abcdef-stray", None),
         ("lost+found", None),
         ("-3", None),
+        ("t-\u00b2", None),
+        ("t-\u0663", None),
     ],
 )
 def test_folder_names(name: Any, expected: Any) -> None:

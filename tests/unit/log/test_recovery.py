@@ -283,6 +283,17 @@ def test_snapshots_that_belong_to_no_segment_are_removed(tmp_path: Path) -> None
     assert kept == [s.base_offset for s in log.segments[1:]]
 
 
+def test_files_whose_names_are_digits_of_no_number_are_nobodys(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, producer=7, sequence=0)
+    log.close()
+    strangers = [log.folder / f"{20 * '²'}.{suffix}" for suffix in ("log", "snapshot")]
+    for file in strangers:
+        file.write_bytes(b"?")
+    again, _ = reopened(log)
+    assert state_of(again) == {7: (0, 0)} and all(file.exists() for file in strangers)
+
+
 def test_producers_that_were_quiet_too_long_are_forgotten(tmp_path: Path) -> None:
     log = new_log(tmp_path, replace(SMALL, producer_id_expiration_ms=1_000))
     append(log, producer=7, sequence=0, at=5_000)
