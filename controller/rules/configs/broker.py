@@ -8,6 +8,7 @@ Source: Kafka 3.9 `DynamicBrokerConfig`, `DynamicThreadPool`, `LogCleaner`, `Kaf
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER
 from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, TopicConfig, check_value
 from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
+from controller.wire.whole import whole
 
 #: Not settings of a broker's file: they exist as dynamic configs only, so no broker lists them.
 THROTTLE_RATES: Final = frozenset(
@@ -41,6 +43,7 @@ _TOPIC_SYNONYMS: Final[Mapping[str, TopicConfig]] = {
     for config in TOPIC_CONFIGS.values()
     if config.broker_names and config.name != "message.format.version"
 }
+_TIERED: Final = "Of tiered storage, which brokers here have not; the value is only kept."
 #: name -> what it is for, of the dynamic settings that no topic has.
 _DOCS: Final[Mapping[str, str]] = {
     "background.threads": "Threads for background work; brokers here have none, the value is only kept.",
@@ -59,6 +62,12 @@ _DOCS: Final[Mapping[str, str]] = {
     "num.network.threads": "Threads that read and write sockets; brokers here have none, the value is only kept.",
     "num.recovery.threads.per.data.dir": "Threads that load logs; the value is only kept.",
     "num.replica.fetchers": "Fetchers per leader.",
+    "transaction.partition.verification.enable": "Whether partitions of a transaction are verified; there are none "
+    "here, the value is only kept.",
+    "remote.fetch.max.wait.ms": _TIERED,
+    "remote.log.index.file.cache.total.size.bytes": _TIERED,
+    "remote.log.manager.copy.max.bytes.per.second": _TIERED,
+    "remote.log.manager.fetch.max.bytes.per.second": _TIERED,
     "producer.id.expiration.ms": "Time after which an idempotent producer that wrote nothing is forgotten.",
     "leader.replication.throttled.rate": "Bytes per second that throttled partitions send to followers out of sync.",
     "follower.replication.throttled.rate": "Bytes per second that throttled partitions fetch while out of sync.",
@@ -76,6 +85,10 @@ _LEAST: Final[Mapping[str, int]] = {
     "max.connections": 0,
     "max.connections.per.ip": 0,
     "producer.id.expiration.ms": 1,
+    "remote.fetch.max.wait.ms": 1,
+    "remote.log.index.file.cache.total.size.bytes": 1,
+    "remote.log.manager.copy.max.bytes.per.second": 1,
+    "remote.log.manager.fetch.max.bytes.per.second": 1,
 }
 #: name -> the names that may stand in for it, the strongest first (`brokerConfigSynonyms`).
 _FAMILIES: Final = (
@@ -100,6 +113,7 @@ _INVALID_DYNAMIC: Final = (
     "Invalid value org.apache.kafka.common.config.ConfigException: {} for configuration Invalid dynamic configuration"
 )
 _MIB: Final = 1 << 20
+_INT_MAX: Final = 2**31 - 1
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 #: Why a broker has not log.retention.ms 0, max.connections.per.ip 0 alone, or a small buffer for its cleaners
 #: (`KafkaConfig.validateValues`).
@@ -214,14 +228,26 @@ def check_broker_value(name: str, text: str) -> None:
 
 
 def per_address_limits(text: str) -> dict[str, int]:
-    """`host:count,host:count` as a table. Raises ValueError, which says what is allowed."""
+    """`host:count,host:count` as a table; addresses as a connection has them, however they were written.
+
+    Raises ValueError, which says what is allowed. Source: Kafka 3.9 `SocketServer.ConnectionQuotas`, which compares
+    addresses.
+    """
     found = {}
     for entry in filter(None, (word.strip() for word in text.split(","))):
         host, colon, count = entry.rpartition(":")
-        if not colon or not host or not count.isdecimal():
+        limit = whole(count.strip())
+        if not colon or not host or limit is None or limit > _INT_MAX:
             raise ValueError(f"{entry!r} is not of the form host:count")
-        found[host.strip("[]")] = int(count)
+        found[_address(host.strip().strip("[]"))] = limit
     return found
+
+
+def _address(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host
 
 
 def _rule(name: str) -> TopicConfig:

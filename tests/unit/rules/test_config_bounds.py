@@ -15,6 +15,7 @@ from controller.rules.configs.broker import (
     check_broker_value,
     check_listener_configs,
     is_sensitive,
+    per_address_limits,
     split_listener_config,
     synonyms_of,
 )
@@ -164,7 +165,12 @@ num.network.threads                             INT  1
 num.recovery.threads.per.data.dir               INT  1
 num.replica.fetchers                            INT  1
 producer.id.expiration.ms                       INT  1
+remote.fetch.max.wait.ms                        INT  1
+remote.log.index.file.cache.total.size.bytes    LONG 1
+remote.log.manager.copy.max.bytes.per.second    LONG 1
+remote.log.manager.fetch.max.bytes.per.second   LONG 1
 replica.alter.log.dirs.io.max.bytes.per.second  LONG 0
+transaction.partition.verification.enable       BOOLEAN
 """
 OWN = {line.split()[0]: line.split()[1:] for line in BROKERS.strip().splitlines()}
 FIRST = {row[3]: row for name, row in ROWS.items() if len(row) > 3 and name != "message.format.version"}
@@ -241,6 +247,9 @@ CLEANER = [
     ({"max.connections.per.ip.overrides": "h:1,h"}, {}, "'h' is not of the form host:count"),
     ({"max.connections.per.ip.overrides": ":1"}, {}, "':1' is not of the form host:count"),
     ({"max.connections.per.ip.overrides": "h:-1"}, {}, "'h:-1' is not of the form host:count"),
+    ({"max.connections.per.ip.overrides": "h:\u00b2"}, {}, "is not of the form host:count"),
+    ({"max.connections.per.ip.overrides": "h:2147483647"}, {}, None),
+    ({"max.connections.per.ip.overrides": "h:2147483648"}, {}, "is not of the form host:count"),
     ({"listener.name.in.max.connections": "1"}, {}, None),
     ({"listener.name.in.max.connections": "0"}, {}, "ConfigException: Invalid max.connections 0 for"),
     ({"listener.name.in.max.connections": "-1"}, {}, "Value must be at least 0"),
@@ -313,3 +322,8 @@ def test_defaults_of_brokers() -> None:
         for broker in config.broker_names[:1]:
             told = BROKER_CONFIG_DEFAULTS.get(broker.name, config.default)
             assert told == config.default, f"{name} and {broker.name}"
+
+
+def test_addresses_that_have_limits_are_written_in_many_ways() -> None:
+    given = "[0:0:0:0:0:0:0:1]:1, FE80::00AB:2 ,10.0.0.1 : 3,a-host:4"
+    assert per_address_limits(given) == {"::1": 1, "fe80::ab": 2, "10.0.0.1": 3, "a-host": 4}
