@@ -12,6 +12,10 @@ from controller.wire.zk_operations import Check, Create, Delete, Multi, SetData,
 
 pytestmark = pytest.mark.sim
 STATE = "/brokers/topics/t/partitions/0/state"
+TOPIC = "/brokers/topics/t"
+PLAIN = b'{"partitions":{"0":[1,2]},"adding_replicas":{}}'
+GROWN = b'{"partitions":{"0":[1,2],"1":[2,1]}}'
+MOVED = b'{"partitions":{"0":[1,2,3]},"adding_replicas":{"0":[3]}}'
 BLOCK = "/latest_producer_id_block"
 FENCE = Check("/controller_epoch", 3)
 
@@ -35,6 +39,14 @@ SOUND: list[tuple[str, tuple[tuple[str, ZkOp], ...]]] = [
     ("a fenced deletion", (("controller-1001", Multi((FENCE, Delete("/admin/delete_topics/t")))),)),
     ("a notice, which nobody fences", (("broker-1", Create("/config/changes/config_change_", b"", sequence=True)),)),
     ("blocks one after the other", (("broker-1", block(0, 999)), ("controller-1001", block(1000, 1999)))),
+    (
+        "a fenced move",
+        (("operator", Create(TOPIC, PLAIN)), ("controller-1001", Multi((FENCE, SetData(TOPIC, MOVED, 0))))),
+    ),
+    ("more partitions", (("controller-1001", Create(TOPIC, PLAIN)), ("controller-1001", SetData(TOPIC, GROWN, 0)))),
+    ("a move that is there", (("operator", SetData(TOPIC, MOVED, 0)), ("controller-1001", SetData(TOPIC, MOVED, 0)))),
+    ("a topic that moves already", (("controller-1001", Create(TOPIC, MOVED)),)),
+    ("a wish of somebody", (("operator", Create("/admin/reassign_partitions", b"{}")),)),
     ("whatever somebody else writes", (("operator", SetData(STATE, b"")), ("operator", SetData(BLOCK, b"{")))),
 ]
 
@@ -53,6 +65,21 @@ BROKEN: list[tuple[str, tuple[tuple[str, ZkOp], ...], str]] = [
     ),
     ("a bare first state", (("controller-1001", Create(STATE, b"")),), "without the fence"),
     ("a bare deletion", (("controller-1001", Delete("/brokers/topics/t")),), "without the fence"),
+    *(
+        (f"a bare deletion below {path}", (("controller-1001", Delete(f"{path}/x")),), "without the fence")
+        for path in ("/config/topics", "/admin", "/isr_change_notification", "/log_dir_event_notification")
+    ),
+    (
+        "a bare move",
+        (("controller-1001", Create(TOPIC, PLAIN)), ("controller-1001", SetData(TOPIC, MOVED, 0))),
+        "without the fence",
+    ),
+    (
+        "a move that ends bare",
+        (("operator", Create(TOPIC, MOVED)), ("controller-1001", SetData(TOPIC, PLAIN, 0))),
+        "without the fence",
+    ),
+    ("a bare wish", (("controller-1001", SetData("/admin/reassign_partitions", b"{}", 0)),), "without the fence"),
     ("a state whatever is there", (("broker-1", SetData(STATE, b"")),), "whatever is there"),
     ("an epoch whatever is there", (("controller-1001", SetData("/controller_epoch", b"4")),), "whatever is there"),
     ("a block whatever is there", (("broker-1", block(0, 999, version=-1)),), "whatever is there"),
