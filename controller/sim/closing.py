@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Final
 
@@ -16,6 +17,8 @@ from controller.sim.shape import TOPIC
 from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
 
+#: Compares what a coordinator says; whether it says anything.
+Check = Callable[..., Awaitable[bool]]
 Explain = Callable[[Iterable[WatchedTrace]], list[str]]
 #: How often a client asks for a coordinator, twice a second, before it gives up.
 COORDINATOR_TRIES: Final = 60
@@ -29,15 +32,9 @@ async def all_that_is_wrong(
     links, wrong = Links(cluster, "reader"), _unexplained(traces)
     for partition in range(partitions):
         records, trouble = await _read_all(cluster, links, partition)
-        start = min((offset for offset, _ in records), default=0)
-        wrong += trouble or ledger.check_log((TOPIC, partition), records, start=start if start else 0)
+        wrong += trouble or ledger.check_log((TOPIC, partition), records)
     wrong += await no_coordinator(cluster)
-    for group in sorted({group for group, _ in ledger.committed}):
-        coordinator = await find_coordinator(links, group)
-        if coordinator is not None:
-            await check_committed(links, ledger, coordinator, group, partitions)
-    for group in ledger.deleted_groups:
-        await check_deleted(links, ledger, group)
+    wrong += await groups_are_wrong(cluster, ledger, links, partitions)
     return wrong
 
 
@@ -50,6 +47,26 @@ async def no_coordinator(cluster: Cluster) -> list[str]:
             return []
         await cluster.world.sleep(0.5)
     return [f"whoever asks the controller alone gets no coordinator, but error {answer.error_code}"]
+
+
+async def groups_are_wrong(cluster: Cluster, ledger: Ledger, links: Links, partitions: int) -> list[str]:
+    """What each group has committed is asked for, and compared by `ledger`; which of them nobody tells of."""
+    asked = [
+        (group, partial(check_committed, ledger=ledger, group=group, partitions=partitions))
+        for group in sorted({group for group, _ in ledger.committed})
+    ]
+    asked += [(group, partial(check_deleted, ledger=ledger, group=group)) for group in ledger.deleted_groups]
+    return [wrong for group, check in asked for wrong in await _cannot_be_asked(cluster, links, group, check)]
+
+
+async def _cannot_be_asked(cluster: Cluster, links: Links, group: str, check: Check) -> list[str]:
+    """At rest each group has a coordinator, which soon says what is committed: else nothing of it is compared."""
+    for _ in range(COORDINATOR_TRIES):
+        coordinator = await find_coordinator(links, group)
+        if coordinator is not None and await check(links, coordinator=coordinator):
+            return []
+        await cluster.world.sleep(0.5)
+    return [f"no coordinator says what group {group} has committed"]
 
 
 def import_what_explains_traces() -> Explain | None:

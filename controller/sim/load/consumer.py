@@ -124,19 +124,21 @@ class Consumer:
         await check_committed(self._links, self._ledger, coordinator, self._name, self._partitions)
 
 
-async def check_committed(links: Links, ledger: Ledger, coordinator: int, group: str, partitions: int) -> None:
-    """Asks a coordinator for what is committed, and compares. One that was deposed, and has not heard of it, answers
-    what it knew, as in Kafka. Raises: CallFailed."""
+async def check_committed(links: Links, ledger: Ledger, coordinator: int, group: str, partitions: int) -> bool:
+    """Asks a coordinator for what is committed, and compares; whether it was told. One that was deposed, and has not
+    heard of it, answers what it knew, as in Kafka. Raises: CallFailed."""
     least = {p: ledger.committed.get((group, (TOPIC, p)), -1) for p in range(partitions)}
     body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": list(least)}]}
     answer = await links.call(coordinator, ApiKey.OFFSET_FETCH, 5, body)
     if answer.error_code != 0 or not links.coordinates(coordinator, group):
-        return
-    for found in answer.topics[0].partitions:
+        return False
+    rows = answer.topics[0].partitions
+    for found in rows:
         number = int(found.partition_index)
         if found.error_code == 0:
             offset, before_s = int(found.committed_offset), links.forgotten_before_s()
             ledger.commit_fetched(group, (TOPIC, number), offset, least=least[number], forgotten_before_s=before_s)
+    return len(rows) == partitions and all(found.error_code == 0 for found in rows)
 
 
 async def find_coordinator(links: Links, group: str) -> int | None:

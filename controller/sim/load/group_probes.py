@@ -110,7 +110,8 @@ class GroupProbes:
         """Now and then, and once more at the end (`check_deleted`)."""
         if self._ledger.deleted_groups:
             group = self._links.chance.choice(self._ledger.deleted_groups)
-            await check_deleted(self._links, self._ledger, group)
+            if (coordinator := await find_coordinator(self._links, group)) is not None:
+                await check_deleted(self._links, self._ledger, coordinator, group)
 
     async def replace_a_static_member(self) -> None:
         """Of two that join as the same static member the first is told, at once, that it was replaced. KIP-345.
@@ -137,14 +138,13 @@ class GroupProbes:
             self._ledger.broken.append(f"broker {coordinator} does not answer a static member that was replaced")
 
 
-async def check_deleted(links: Links, ledger: Ledger, group: str) -> None:
-    """A deleted group has no commits. Raises: CallFailed."""
-    coordinator = await find_coordinator(links, group)
-    if coordinator is None:
-        return
+async def check_deleted(links: Links, ledger: Ledger, coordinator: int, group: str) -> bool:
+    """A deleted group has no commits; whether its coordinator said so, or otherwise. Raises: CallFailed."""
     body = {"group_id": group, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}
     answer = await links.call(coordinator, ApiKey.OFFSET_FETCH, 5, body)
     row = answer.topics[0].partitions[0] if answer.topics else None
-    is_lost = ledger.groups_are_lost
-    if answer.error_code == 0 and row is not None and row.error_code == 0 and row.committed_offset >= 0 and not is_lost:
+    if answer.error_code != 0 or row is None or row.error_code != 0:
+        return False
+    if row.committed_offset >= 0 and not ledger.groups_are_lost:
         ledger.broken.append(f"group {group} was deleted and has committed {row.committed_offset}")
+    return True

@@ -121,17 +121,17 @@ class Ledger:
         if offset < least and partition not in self.unclean and not self.groups_are_lost:
             self.broken.append(f"group {group}: {_name(partition)} is committed at {offset}, {least} was acknowledged")
 
-    def check_log(self, partition: Partition, records: Iterable[tuple[int, bytes]], *, start: int = 0) -> list[str]:
+    def check_log(self, partition: Partition, records: Iterable[tuple[int, bytes]]) -> list[str]:
         """What is wrong with a partition's whole committed log: lost, changed, doubled or disordered records."""
         if partition in self.unclean:
             return []
         name, by_offset = _name(partition), dict(records)
         wrong: list[str] = []
-        lost = {o: v for o, v in self.permanent[partition].items() if o >= start and by_offset.get(o) != v}
+        lost = {o: v for o, v in self.permanent[partition].items() if by_offset.get(o) != v}
         for offset, value in sorted(lost.items())[:5]:
             wrong.append(f"{name} offset {offset} was {value!r}, now {by_offset.get(offset)!r} ({len(lost)} of such)")
-        if sorted(by_offset) != list(range(min(by_offset, default=0), max(by_offset, default=-1) + 1)):
-            wrong.append(f"{name} has gaps between its offsets")
+        if sorted(by_offset) != list(range(max(by_offset, default=-1) + 1)):
+            wrong.append(f"{name} has gaps between its offsets, or does not begin at 0")
         last: dict[str, int] = {}
         for offset, value in sorted(by_offset.items()):
             sent = self.sent.get(value)
