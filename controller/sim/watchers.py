@@ -13,7 +13,7 @@ from broker_sim.groups.values import GroupSettings
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.ledger import Ledger
-from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
+from controller.sim.oracles import brokers, disks, figures, groups, settled, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.channels import Channels
 from controller.sim.oracles.decisions import Decisions
@@ -76,6 +76,7 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     disks.logs_start_with_their_leader,
     disks.checkpoints_claim_no_more_than_there_is,
     groups.nobody_waits_who_was_answered,
+    *settled.SETTLED,
 )
 
 
@@ -91,7 +92,7 @@ class Watchers:
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
         self.restarts, self.dirs, self.tasks = Restarts(cluster), Dirs(cluster), Tasks()
-        self.channels = Channels(cluster)
+        self.channels, self.left_over = Channels(cluster), settled.LeftOver(cluster, history)
         self.group_rules, self.group_log = list[str](), GroupsInTheLog(cluster, history)
         #: The traces of all lives of brokers.
         self.traces: list[WatchedTrace] = []
@@ -111,7 +112,7 @@ class Watchers:
         self._ledger.on_error.append(self.traced.answered)
         zk.on_commit.append(lambda events: self._history.commit(list(events)))
         zk.on_commit.append(self._at_commit)
-        judges = (self._history, self.writes, self.decisions, self.inside, self.restarts)
+        judges = (self._history, self.writes, self.decisions, self.inside, self.restarts, self.left_over)
         zk.on_operation += [judge.operation for judge in judges]
 
     def _trace(self, broker_id: BrokerId, *where: Any, **more: Any) -> WatchedTrace:
@@ -172,7 +173,7 @@ class Watchers:
         """The first that does not hold yet, these among them; who reads whole logs is asked last."""
         replication = self.replication
         asked = (*AT_REST, replication.nobody_is_owed_a_notice, replication.remembered.producers_equal_a_recount)
-        asked += (*self.group_log.at_rest, *others)
+        asked += (self.left_over.problems, *self.group_log.at_rest, *others)
         with brokers.one_moment():
             found = next(("; ".join(found) for oracle in asked if (found := self._found((oracle,)))), "")
         return found or "; ".join(self.inside.at_rest())

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from controller.sim.oracles import brokers, disks, figures, groups, zookeeper
+from controller.sim.oracles import brokers, disks, figures, groups, settled, zookeeper
 from controller.sim.oracles.requests import Requests
 from controller.sim.plan import Plan
 from controller.sim.play import Outcome, Play
@@ -30,7 +30,8 @@ from controller.wire.control import (
 )
 from controller.wire.records import Record, build_batch
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import Create, Delete, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import Create, Delete, SetData, ZkCode, ZkRefused, ZkResult
+from controller.wire.znodes import ZnodeError
 from controller.world.simulated.world import World, run_world
 
 pytestmark = pytest.mark.sim
@@ -349,6 +350,18 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "believes",
     ),
     (
+        figures.believed_is_zookeepers,
+        "a version that the controller does not know",
+        lambda s: changed(s.tree.get(STATE), "version", 99),
+        "ZooKeeper says (1, 0, [1, 2, 3], 99)",
+    ),
+    (
+        figures.believed_is_zookeepers,
+        "a partition that the controller does not know",
+        lambda s: changed(s.tree.get(f"/brokers/topics/{TOPIC}"), "payload", b'{"partitions":{"0":[1,2,3],"1":[1]}}'),
+        "knows of some of [TopicPartition(topic='t', partition=1)]",
+    ),
+    (
         figures.nobody_faulted,
         "an event that ended in an exception",
         lambda s: an_event(s, {"event": ev.CONTROLLER_FAULTED}),
@@ -363,6 +376,27 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         ev.TRANSITION_REFUSED,
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_excused"),
+    [
+        ({"exc_info": ZkRefused("/x", ZkCode.NO_AUTH)}, True),
+        ({"exc_info": ZnodeError("/x does not parse")}, True),
+        ({"reason": repr(ZkRefused("/x", ZkCode.NO_AUTH))}, True),
+        ({"exc_info": KeyError(1)}, False),
+        ({"exc_info": AssertionError()}, False),
+        ({"reason": repr(KeyError(1))}, False),
+        ({"reason": f"CancelTimers() failed: {TypeError('x')!r}"}, False),
+    ],
+)
+def test_a_refusal_of_zookeepers_excuses_no_fault_of_the_code(fields: dict[str, Any], is_excused: bool) -> None:
+    event = (0.0, "error", {"event": ev.CONTROLLER_FAULTED, **fields})
+    cluster: Any = SimpleNamespace(events=[event], provoked=[], refused={"/x"}, line=lambda *_: "")
+    history: Any = None
+    assert (not list(figures.nobody_faulted(cluster, history))) is is_excused
+    cluster.refused = set()
+    assert list(figures.nobody_faulted(cluster, history))
 
 
 def test_what_a_program_was_made_to_complain_of_is_no_fault(tmp_path: Path) -> None:
@@ -496,6 +530,7 @@ def test_no_oracle_is_left_out() -> None:
     used -= {brokers.leaders_isr_was_written, disks.logs_start_with_their_leader}
     used -= {disks.checkpoints_claim_no_more_than_there_is, groups.nobody_waits_who_was_answered}  # in test_dirs.py
     used -= {disks.moving_logs_have_a_replica, disks.moving_logs_agree}  # in test_replication.py
+    used -= {*settled.SETTLED}  # in test_settled.py
     assert {getattr(oracle, "func", oracle) for oracle, *_ in BROKEN} == used
 
 
