@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_sim.isr import LedPartition
+from broker_sim.log.log_dir import parse_folder_name, parse_future_name
 from broker_sim.replicas.partition import Partition
 from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
@@ -19,7 +20,15 @@ from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.records import parse_header
 from controller.wire.types import TopicPartition
-from controller.wire.zk_operations import Create, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import (
+    Create,
+    WatchEvent,
+    WatchKind,
+    ZkOp,
+    ZkResult,
+    ZkSessionExpired,
+    ZkUnreachable,
+)
 from controller.wire.znodes import TopicPartitionStateZNode
 from controller.world.client import BrokerConnection
 from controller.world.simulated.world import World
@@ -33,7 +42,7 @@ class Cluster(Programs):
         self, world: World, folder: Path, *, brokers: int = 3, controllers: int = 1, shape: Shape | None = None
     ) -> None:
         super().__init__(world, folder, brokers=brokers, controllers=controllers, shape=shape)
-        self.deletable: set[str] = set()  # topics whose epochs may begin again
+        self.deletable: set[str] = set()  # topics whose epochs may begin again: those that somebody has asked to delete
         self.refused: set[str] = set()  # paths that ZooKeeper refused at some time
         self.damaged: dict[str, str] = {}  # paths that hold what nobody may believe, and why
         self.on_unclean_asked: Callable[[], object] = lambda: None  # told before an unclean election is asked for
@@ -58,7 +67,25 @@ class Cluster(Programs):
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: SimulatedSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)
-        world.zookeeper.on_commit.append(self.invariants.check)
+        world.zookeeper.on_commit += [self._note_deletions, self.invariants.check]
+
+    def _note_deletions(self, events: Sequence[WatchEvent]) -> None:
+        """Until somebody asks for its deletion, or its znode is gone, a topic is held to what is promised of any; so is
+        one that is made anew when no broker has anything of the former one."""
+        for event in events:
+            parent, _, topic = event.path.rpartition("/")
+            is_marked = parent == "/admin/delete_topics" and event.kind is WatchKind.CREATED
+            if is_marked or (parent == "/brokers/topics" and event.kind is WatchKind.DELETED):
+                self.deletable.add(topic)
+            elif parent == "/brokers/topics" and event.kind is WatchKind.CREATED and not self._is_left_of(topic):
+                self.deletable.discard(topic)
+
+    def _is_left_of(self, topic: str) -> bool:
+        """Whether any broker, dead or alive, has a log of such a topic, or takes part in one."""
+        logs = (parse_folder_name(path.name) or parse_future_name(path.name) for path in self.folder.glob("broker-*/*"))
+        running = (broker.replicas for broker in self.brokers.values() if broker.replicas is not None)
+        hosted = (tp for each in running for tp in each.table.partitions)
+        return any(tp is not None and tp.topic == topic for tp in (*logs, *hosted))
 
     def has_had_a_failed_dir(self, broker: int) -> bool:
         """Whether a log dir of this broker has ever failed."""

@@ -210,7 +210,6 @@ async def _make(turn: Turn, topic: str, partitions: int) -> None:
     cluster = turn.cluster
     if cluster.topic_partitions(topic):
         return
-    cluster.deletable.add(topic)
     rows = [{"partition_index": number, "broker_ids": kept_nothing(turn, topic, 2)} for number in range(partitions)]
     row = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
     await cluster.ask_once(ApiKey.CREATE_TOPICS, 4, {"topics": [row], "timeout": 1_000, "validate_only": False})

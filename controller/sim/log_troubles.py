@@ -190,7 +190,6 @@ async def made(turn: Turn, topic: str, replicas: list[int], configs: dict[str, s
     """The topic, of one partition with these replicas, or of so many alike, made if it is not there. Raises
     NothingThere: nobody leads."""
     cluster = turn.cluster
-    cluster.deletable.add(topic)
     rows = [{"partition_index": number, "broker_ids": replicas} for number in range(partitions)]
     settings = [{"name": name, "value": value} for name, value in configs.items()]
     made: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": settings}

@@ -34,7 +34,6 @@ WRONG_ENTRIES: Final[tuple[dict[str, Any], ...]] = (
 async def create_topic(turn: Turn) -> str:
     """Another topic, or the same again; by assignment or by count."""
     topic = turn.chance.choice(SIDE_TOPICS)
-    turn.cluster.deletable.add(topic)
     count, factor = turn.chance.choice((1, 2, 5)), turn.chance.choice((1, 2, 3))
     configs = [{"name": name, "value": value} for name, value in turn.chance.choice(SIDE_CONFIGS).items()]
     topic_row: dict[str, Any] = {"name": topic, "num_partitions": -1, "replication_factor": -1, "configs": configs}

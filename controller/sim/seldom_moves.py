@@ -38,7 +38,6 @@ async def wish(turn: Turn, path: str, rows: Sequence[dict[str, Any]]) -> str:
 async def make(turn: Turn, topic: str, assignments: Sequence[Sequence[int]]) -> str:
     """Asks for such a topic; how that went."""
     cluster = turn.cluster
-    cluster.deletable.add(topic)
     rows = [{"partition_index": n, "broker_ids": list(ids)} for n, ids in enumerate(assignments)]
     row = {"name": topic, "num_partitions": -1, "replication_factor": -1, "assignments": rows, "configs": []}
     body = {"topics": [row], "timeout": 100, "validate_only": False}
@@ -47,7 +46,6 @@ async def make(turn: Turn, topic: str, assignments: Sequence[Sequence[int]]) -> 
 
 async def _with_an_id(turn: Turn, topic: str, brokers: Sequence[int]) -> str:
     """Makes a topic of one partition by znode, as a broker that gives topics ids does; how that went."""
-    turn.cluster.deletable.add(topic)
     content = {"version": 3, "topic_id": TOPIC_ID, "partitions": {"0": list(brokers)}}
     made = json.dumps(content | {"adding_replicas": {}, "removing_replicas": {}}).encode()
     went = await turn.cluster.write_znode(Create(f"/brokers/topics/{topic}", made))

@@ -19,7 +19,6 @@ from controller.sim.census import Figures, figures_of
 from controller.sim.oracles.zookeeper import admin_work_is_done
 from controller.sim.plan import Plan, draw_plan
 from controller.sim.play import KINDS, Outcome, Play, play
-from controller.sim.shape import TOPIC
 from controller.wire.protocol import ApiKey
 from controller.world.simulated.world import World
 
@@ -83,7 +82,6 @@ class Soak(Play):
         """No topic of the round is left, and no promise about one."""
         cluster = self.cluster
         topics = [name for name in cluster.children("/brokers/topics") if not name.startswith("__")]
-        cluster.deletable.update((TOPIC, *topics))
         await cluster.ask_controller(ApiKey.DELETE_TOPICS, 3, {"topic_names": topics, "timeout": 10_000})
 
         def left() -> str:

@@ -187,7 +187,6 @@ async def _soon(asked: Awaitable[str]) -> str:
 async def create(turn: Turn, topic: str, assignments: Sequence[Sequence[int]] | None = None) -> str:
     """Makes the topic, by request or by znode; how that went."""
     cluster = turn.cluster
-    cluster.deletable.add(topic)
     count, factor = turn.chance.choice((1, 2)), turn.chance.choice((2, 3))
     made = assignments or [turn.replicas(factor) for _ in range(count)]
     if turn.chance.random() < 0.3:  # as a broker that gives topics ids does, in a cluster of several versions

@@ -156,6 +156,10 @@ class Traced:
             case TraceEvent.FOLLOWER | TraceEvent.STOP | TraceEvent.DOWN:
                 self._led.pop((broker, tp), None)
                 self._stopped.pop((broker, tp), None)
+                if (
+                    event is TraceEvent.STOP and columns["value"] != STOP_KEEP
+                ):  # its log is gone: what comes has another
+                    self._watermarks.pop((broker, tp), None)
             case TraceEvent.APPEND if led is not None:
                 led.end_times.append(ts)
                 led.ends.append(columns["leo"])
