@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,6 +48,9 @@ class History:
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
+        #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: no replica is held to
+        #: what it had. Whoever is elected from outside the ISR leads in a new epoch, and the others are cut to it.
+        self.lost: set[Partition] = set()
         #: Partitions whose state somebody else damaged for a while: no promise holds for those, either.
         self.damaged: set[Partition] = set()
         #: partition -> leader epochs whose leader may have lost records and gone on in the same epoch.
@@ -151,8 +154,14 @@ class History:
     def state_was_damaged(self, partition: Partition) -> None:
         """Somebody is about to damage its state, or has damaged the log of a replica."""
         self.damaged.add(partition)
-        self.unclean.add(partition)
+        self.records_may_be_lost({partition})
         self.epochs_of_losers[partition] |= {written.leader_epoch for written in self.states[partition][-1:]}
+
+    def records_may_be_lost(self, partitions: Iterable[Partition]) -> None:
+        """Some replica of these may lose records, or get others, and nobody hears of it."""
+        found = set(partitions)
+        self.unclean |= found
+        self.lost |= found
 
     def power_lost(self, broker: int) -> None:
         """A broker is about to lose what it has not synced."""

@@ -148,8 +148,9 @@ class Play:
         """What was not synced is not promised, wherever the broker has a log: also where it has not heard of it yet."""
         self.history.power_lost(number)
         if self.plan.shape.flush_messages != 1:
-            self.history.unclean |= {tp for broker, tp, _ in brokers.replicas(self.cluster) if broker == number}
-            self.history.unclean |= {tp for tp in self.cluster.partitions() if number in self.cluster.assignment(*tp)}
+            self.history.records_may_be_lost(tp for broker, tp, _ in brokers.replicas(self.cluster) if broker == number)
+            assigned = (tp for tp in self.cluster.partitions() if number in self.cluster.assignment(*tp))
+            self.history.records_may_be_lost(assigned)
             self.watchers.replication.remembered.power_lost(self.cluster, number)
 
     def _skew_clocks(self) -> None:

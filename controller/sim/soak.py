@@ -92,7 +92,8 @@ class Soak(Play):
         self.ledger.forget()
         for trace in self.watchers.traces:  # it explains what was written; what is told of each round is looked at once
             trace.forget([name for name in cluster.children("/brokers/topics") if name.startswith("__")])
-        self.history.unclean -= {tp for tp in self.history.unclean if tp[0] in topics}
+        for lost in (self.history.unclean, self.history.lost):
+            lost -= {tp for tp in lost if tp[0] in topics}
 
 
 def round_plan(base: Plan, number: int) -> Plan:

@@ -237,7 +237,7 @@ class Clock:
         world = SimpleNamespace(network=network, suspensions=0, loop=SimpleNamespace(time=lambda: self.now_s))
         self.cluster: Any = SimpleNamespace(world=world, paused=set())
         terms: Any = SimpleNamespace(reached_s=lambda broker, tp, end: 5.0 if end <= 10 else None)
-        self.history: Any = SimpleNamespace(unclean=set())
+        self.history: Any = SimpleNamespace(lost=set())
         self.answers = Answers(self.cluster, self.history, terms)
 
     def answered(self, at_s: float, *, end: int = 10, sent_s: float = 4.0) -> list[str]:

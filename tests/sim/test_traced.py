@@ -40,7 +40,7 @@ class Scene:
         written = StateWritten(1, 7, 1, 5, 1, isr)
         self.history: Any = SimpleNamespace(
             states=defaultdict(list, {TP: [written]}),
-            unclean=set(),
+            lost=set(),
             damaged=set(),
             configured=defaultdict(set),
             announced=lambda topic, partition, key: key[0] < 90,

@@ -39,7 +39,7 @@ class Answers:
         self.look()
         now_s, tp = self._cluster.world.loop.time(), TopicPartition(*partition)
         reached_s = self._terms.reached_s(broker, tp, end)
-        if reached_s is None or tp in self._history.unclean:
+        if reached_s is None or tp in self._history.lost:
             return
         self.judged += 1
         could_s = max(reached_s, sent_s)

@@ -139,7 +139,7 @@ def isr_members_hold_what_is_committed(cluster: Cluster, history: History) -> It
     followers: dict[tuple[int, TopicPartition], Partition] = {(b, tp): r for b, tp, r in replicas(cluster)}
     for broker_id, tp, leader in replicas(cluster):
         rows = history.states[tp]
-        if leader.led is None or not rows or tp in history.unclean or tp.topic in cluster.deletable:
+        if leader.led is None or not rows or tp in history.lost or tp.topic in cluster.deletable:
             continue
         not_counted = set(leader.led.isr) - {broker_id, *leader.led.followers}
         history.not_counted |= {(tp, member) for member in not_counted}
@@ -165,7 +165,7 @@ def logs_agree_below_watermarks(cluster: Cluster, history: History, *, tail: int
     for broker_id, tp, replica in replicas(cluster):
         state = history.states[tp][-1] if history.states[tp] else None
         in_isr = state is not None and broker_id in state.isr and replica.leader_epoch == state.leader_epoch
-        if replica.log is not None and in_isr and tp not in history.unclean and tp.topic not in cluster.deletable:
+        if replica.log is not None and in_isr and tp not in history.lost and tp.topic not in cluster.deletable:
             by_partition.setdefault(tp, []).append((broker_id, replica))
     for tp, members in by_partition.items():
         if len(members) < 2:

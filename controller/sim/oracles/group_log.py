@@ -126,7 +126,7 @@ class GroupsInTheLog:
         that wait for no write, of which none failed. What was being committed when its group was deleted may be in the
         log alone."""
         for broker_id, tp, replica in replicas(self._cluster):
-            if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in self._history.unclean:
+            if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in self._history.lost:
                 continue
             groups = self._cluster.brokers[broker_id].context.groups
             loaded = _loaded(replica.log)

@@ -26,7 +26,7 @@ def offsets_count_once_they_are_committed(cluster: Cluster, history: History) ->
     Asked of groups that have commits under way: for all others it would have shown then.
     """
     for broker_id, tp, replica in replicas(cluster):
-        if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in history.unclean:
+        if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in history.lost:
             continue
         registry = cluster.brokers[broker_id].context.groups.registry
         offered = {

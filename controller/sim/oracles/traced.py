@@ -187,7 +187,7 @@ class Traced:
             self.broken.append(f"a term that nobody wrote: {name} as {key}")
         hw, leo = columns["hw"], columns["leo"]
         life, earlier_hw = self._watermarks.get((broker, tp), (None, 0))
-        is_known = life is self._cluster.brokers.get(broker) and tp not in self._history.unclean
+        is_known = life is self._cluster.brokers.get(broker) and tp not in self._history.lost
         if is_known and tp.topic not in self._cluster.deletable and hw < min(earlier_hw, leo):
             self.broken.append(f"a watermark is forgotten: {name} with watermark {hw}, it had {earlier_hw}, end {leo}")
         self._began_with[tp] = hw
@@ -327,7 +327,7 @@ class Traced:
             if owner_broker is not None and owner_broker.replicas is not None
             else None
         )
-        if replica is None or replica.led is None or led is None or tp in self._history.unclean:
+        if replica is None or replica.led is None or led is None or tp in self._history.lost:
             return
         if replica.led.epoch == led.epoch and replica.hw < end:
             self.broken.append(f"broker {broker} acknowledged {tp} up to {end}, its watermark is {replica.hw}")
