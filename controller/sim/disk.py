@@ -25,7 +25,10 @@ class SimulatedDisk(Files):
     """`broker_sim.log.files.Files` with a memory of what is synced. `failing` maps folders to the errno that every
     operation below them gets (ENOSPC: only those that take space)."""
 
-    def __init__(self, chance: random.Random, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, chance: random.Random, now_s: Callable[[], float], day_ms: Callable[[], int] | None = None
+    ) -> None:
+        """`day_ms`: the time of day on this machine, which files have that are written to; None: that of the host."""
         super().__init__(self._fail)
         self.failing: dict[Path, int] = {}
         #: folder -> (operation, how many more of it are done, errno): from then on the folder fails
@@ -35,7 +38,7 @@ class SimulatedDisk(Files):
         self.slow_s = 0.0
         self.has_been_slow = False
         self.lost_bytes = 0
-        self._chance, self._now_s = chance, now_s
+        self._chance, self._now_s, self._day_ms = chance, now_s, day_ms
         #: path of a file -> bytes that would survive; only files with more than that
         self._synced: dict[str, int] = {}
         #: path of a file replaced without a sync -> (its content before, when)
@@ -66,6 +69,17 @@ class SimulatedDisk(Files):
         """How long something that waits for it takes."""
         return self._chance.random() * self.slow_s
 
+    def _is_written(self, path: Path) -> None:
+        """By the clock of its machine: retention takes for the age of records without a time that of their file."""
+        if self._day_ms is not None:
+            at_s = self._day_ms() / 1000
+            os.utime(path, (at_s, at_s))
+
+    def create(self, path: Path, size: int = 0) -> None:
+        """See `Files.create`."""
+        super().create(path, size)
+        self._is_written(path)
+
     def append(self, path: Path, data: bytes) -> None:
         """See `Files.append`."""
         name = str(path)
@@ -73,6 +87,7 @@ class SimulatedDisk(Files):
         if before is None:
             before = path.stat().st_size if path.exists() else 0
         super().append(path, data)
+        self._is_written(path)
         self._synced[name] = before  # not of a file to which nothing could be added: it is as synced as it was
 
     def synced_bytes(self, path: Path) -> int | None:
@@ -101,6 +116,7 @@ class SimulatedDisk(Files):
     def resize(self, path: Path, size: int) -> None:
         """See `Files.resize`; lasts at once."""
         super().resize(path, size)
+        self._is_written(path)
         if self._synced.get(str(path), 0) >= size:
             self._synced.pop(str(path), None)
 
@@ -132,6 +148,7 @@ class SimulatedDisk(Files):
                 os.truncate(path, kept)
                 if kept < size and self._chance.random() < 0.3:
                     os.truncate(path, size)  # the length was written, the bytes were not: zeros
+                self._is_written(path)
         self.forget_replaced()
         self._synced.clear()
 

@@ -48,7 +48,7 @@ class History:
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
-        #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: no replica is held to
+        #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: none is held to
         #: what it had. Whoever is elected from outside the ISR leads in a new epoch, and the others are cut to it.
         self.lost: set[Partition] = set()
         #: Partitions whose state somebody else damaged for a while: no promise holds for those, either.

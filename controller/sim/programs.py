@@ -262,7 +262,8 @@ class Programs:
             trace_dir=self.folder / "trace",
         )
         if shape and number not in self.disks:
-            self.disks[number] = SimulatedDisk(self.world.stream(f"{machine.name}/disk"), self.world.loop.time)
+            chance = self.world.stream(f"{machine.name}/disk")
+            self.disks[number] = SimulatedDisk(chance, self.world.loop.time, machine.clock.now_ms)
         settings = BrokerSettings.parse(self.settings)
         self.offset_retention_s = min(self.offset_retention_s, settings.offsets_retention_minutes * 60)
         return Broker(

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.log.config import LogConfig
+from broker_sim.log.log import Log
+from broker_sim.log.rolling import count_deletable, largest_timestamp
 from controller.sim.disk import WRITE_BACK_S, SimulatedDisk, give_way
+from controller.wire.records import Record, build_batch
+from controller.wire.types import TopicPartition
+from controller.world.simulated.clock import START_MS
 
 
 class Power:
@@ -133,3 +139,24 @@ def test_what_waits_for_a_sync_is_known_by_the_first_segment_of_each_log(tmp_pat
     for name in names[1:]:
         power.disk.sync(tmp_path / name)
     assert power.disk.unsynced_from() == {}, "indexes are built anew"
+
+
+def test_files_have_the_time_of_day_of_their_machine(tmp_path: Path) -> None:
+    """Else what has no time of its own is years younger than the world, and never expires."""
+    day_ms = [START_MS]
+    disk = SimulatedDisk(random.Random(1), lambda: 0.0, lambda: day_ms[0])
+    log = Log(TopicPartition("t", 0), tmp_path / "t-0", LogConfig(segment_bytes=100, retention_ms=2000), files=disk)
+    log.create()
+    for _ in range(3):
+        log.append_as_leader(build_batch([Record(0, -1, None, b"of no time")]), leader_epoch=0, now_ms=day_ms[0])
+    first, last = log.segments[0], log.segments[-1]
+    assert first is not last and largest_timestamp(first) == START_MS
+    day_ms[0] += 1500
+    disk.append(last.log_path, b"")
+    assert largest_timestamp(last) == START_MS + 1500
+    found = [first, last]
+    count = count_deletable(found, log.config, now_ms=START_MS + 2500, high_watermark=9, leo=9, log_start=0)
+    assert count == 1, "the first is old enough, the last is not"
+    day_ms[0] += 500
+    disk.lose_power()
+    assert first.last_modified_s() * 1000 in (START_MS, START_MS + 2000), "cut, or as it was"
