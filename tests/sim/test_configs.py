@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from broker_sim.log.config import LogConfig
+from broker_sim.replicas.quota import ReplicationQuota
 from controller.sim.oracles.configs import CHANGES, Configs
-from controller.wire.types import TopicPartition
+from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, SetData, ZkCode, ZkOp, ZkResult
 from controller.world.simulated.znode_tree import ZnodeTree
 
@@ -26,11 +27,14 @@ class Scene:
         for path in ("/config", CHANGES, "/config/topics", "/config/brokers"):
             self.tree.write(Create(path), session=1, now_ms=0)
         self.log = SimpleNamespace(config=LogConfig(segment_bytes=700))
-        self.quota = SimpleNamespace(bound=None)
+        self.quota, self.throttled = ReplicationQuota(BrokerId(1)), ReplicationQuota(BrokerId(1))
+        self.dirs_quota = ReplicationQuota(BrokerId(1))
+        self.replica = SimpleNamespace(log=self.log, min_insync_replicas=1, led=SimpleNamespace(min_insync_replicas=1))
         table = SimpleNamespace(
-            partitions={TP: SimpleNamespace(log=self.log)},
+            partitions={TP: self.replica},
             leader_quota=self.quota,
-            follower_quota=SimpleNamespace(bound=None),
+            follower_quota=self.throttled,
+            alter_log_dirs_quota=self.dirs_quota,
             config_of=lambda _: self.log.config,
         )
         self.table = table
@@ -86,6 +90,43 @@ def test_a_throttle_that_a_broker_has_not_taken() -> None:
     assert "leader.replication.throttled.rate=None, ZooKeeper says 100" in scene.problems
     scene.quota.bound = 100
     assert scene.problems == ""
+
+
+def test_a_rate_of_moves_between_dirs_that_a_broker_has_not_taken() -> None:
+    scene = Scene()
+    scene.set("brokers/1", replica_alter_log_dirs_io_max_bytes_per_second="100")
+    assert "io.max.bytes.per.second=None, ZooKeeper says 100" in scene.problems
+    scene.dirs_quota.bound = 100
+    assert scene.problems == ""
+
+
+LEADER_LIST, FOLLOWER_LIST = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_listed"),
+    [
+        *((name, text, True) for name in (LEADER_LIST, FOLLOWER_LIST) for text in ("0:1", "0:2,0:1", "*")),
+        *((name, text, False) for name in (LEADER_LIST, FOLLOWER_LIST) for text in ("0:2,1:1", "")),
+    ],
+)
+def test_who_is_throttled_is_who_is_listed(name: str, text: str, is_listed: bool) -> None:
+    scene = Scene()
+    scene.set("topics/t", segment_bytes="700", **{name.replace(".", "_"): text})
+    quota = scene.quota if name == LEADER_LIST else scene.throttled
+    assert ("does not throttle" in scene.problems) is is_listed
+    quota.set_throttled("t", "0:1")
+    assert ("broker 1 throttles t-0" in scene.problems) is not is_listed
+    assert bool(scene.problems) is not is_listed
+
+
+@pytest.mark.parametrize("who", ["replica", "led"])
+def test_a_leader_that_needs_more_in_sync_than_is_set(who: str) -> None:
+    scene = Scene()
+    (scene.replica if who == "replica" else scene.replica.led).min_insync_replicas = 2
+    assert "broker 1 needs {1, 2} in sync of t-0, not 1" in scene.problems
+    scene.replica.led = None
+    assert bool(scene.problems) is (who == "replica")
 
 
 def test_nobody_knows_of_what_there_was_no_notice_of() -> None:

@@ -46,6 +46,11 @@ def of_the_partition(sound: Sound) -> Any:
     return next(fetcher._states for (leader, _), fetcher in fetchers(sound).items() if leader == 1)
 
 
+def registry(sound: Sound) -> Any:
+    """The groups of broker 2."""
+    return sound.cluster.brokers[2].context.groups.registry
+
+
 def moved(sound: Sound) -> Any:
     """What broker 1 knows of where broker 3 is."""
     metadata = sound.cluster.brokers[1].context.metadata
@@ -139,6 +144,18 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "broker 1 takes 99 for the controller",
     ),
     (settled.brokers_know_the_cluster, "a broker that has moved", moved, "for broker 3, which is"),
+    (
+        settled.coordinators_are_who_leads,
+        "groups of a partition that somebody else leads",
+        lambda s: changed(registry(s), "_owned", {*registry(s)._owned, 77}),
+        "coordinates [",
+    ),
+    (
+        settled.coordinators_are_who_leads,
+        "groups that are being loaded for ever",
+        lambda s: with_row(registry(s).loading, 77, None),
+        "loads [77]",
+    ),
     (
         settled.brokers_know_the_cluster,
         "a state that was written again",

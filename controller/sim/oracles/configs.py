@@ -12,6 +12,8 @@ from typing import Final
 from controller.sim.cluster import Cluster
 from controller.sim.history import parsed
 from controller.sim.oracles.brokers import replicas
+from controller.sim.oracles.throttles import DIR_RATE, LISTS, RATES
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult
 from controller.world.simulated.zk_session import SimulatedSession
 
@@ -75,16 +77,28 @@ class Configs:
                 expected, mine = int(config.get(name, base)), getattr(replica.log.config, name.replace(".", "_"))
                 if mine != expected:
                     yield f"broker {broker_id} has {name}={mine} for {tp}, ZooKeeper says {expected}"
+            yield from self._throttled(broker_id, tp, config)
         for broker_id, broker in sorted(cluster.brokers.items()):
             if broker.replicas is None or f"brokers/{broker_id}" not in self._noticed:
                 continue
             self.looked += 1
             table, config = broker.replicas.table, self._of(f"brokers/{broker_id}")
-            for kind, quota in (("leader", table.leader_quota), ("follower", table.follower_quota)):
-                name = f"{kind}.replication.throttled.rate"
+            quotas = table.leader_quota, table.follower_quota, table.alter_log_dirs_quota
+            for name, quota in zip((*RATES, DIR_RATE), quotas, strict=True):
                 rate = int(config[name]) if name in config else None
                 if quota.bound != rate:
                     yield f"broker {broker_id} has {name}={quota.bound}, ZooKeeper says {rate}"
+
+    def _throttled(self, broker_id: int, tp: TopicPartition, config: Mapping[str, str]) -> Iterator[str]:
+        """Who is throttled is who is listed. Source: `TopicConfigHandler.updateThrottledList`; KIP-73."""
+        hosting = self._cluster.brokers[broker_id].replicas
+        assert hosting is not None
+        for name, quota in zip(LISTS, (hosting.table.leader_quota, hosting.table.follower_quota), strict=True):
+            listed = config.get(name, "").split(",")
+            is_listed = bool({"*", f"{tp.partition}:{broker_id}"} & set(listed))
+            if quota.is_throttled(tp) is not is_listed:
+                does = "does not throttle" if is_listed else "throttles"
+                yield f"broker {broker_id} {does} {tp}: {name}={listed}"
 
     def _of_logs(self) -> Iterator[str]:
         """What is set for a broker counts for the logs that it has. Source: `DynamicLogConfig.reconfigure`."""
@@ -94,6 +108,9 @@ class Configs:
                 expected, mine = hosting.table.config_of(tp.topic), replica.log.config
                 if mine != expected:
                     yield f"broker {broker_id} treats its log of {tp} by {mine}, not by {expected}"
+                least = {replica.min_insync_replicas, *([replica.led.min_insync_replicas] if replica.led else [])}
+                if least != {expected.min_insync_replicas}:
+                    yield f"broker {broker_id} needs {least} in sync of {tp}, not {expected.min_insync_replicas}"
 
     def _of(self, entity: str) -> dict[str, str]:
         znode = self._cluster.world.zookeeper.tree.get(f"/config/{entity}")

@@ -18,7 +18,7 @@ from controller.sim.cluster import Cluster
 from controller.sim.history import TOPIC_PATH, History, parsed
 from controller.sim.oracles.brokers import replicas
 from controller.sim.oracles.disks import log_dirs
-from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.types import GROUP_METADATA_TOPIC, BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Multi, SetData, ZkOp, ZkResult
 from controller.wire.znodes import BrokerIdZNode, TopicPartitionStateZNode
 from controller.world.simulated.zk_session import SimulatedSession
@@ -130,10 +130,25 @@ def brokers_know_the_cluster(cluster: Cluster, _: History) -> Iterator[str]:
                 yield f"broker {broker_id} knows version {version} of the state of {tp}, it is {state.version}"
 
 
+def coordinators_are_who_leads(cluster: Cluster, _: History) -> Iterator[str]:
+    """Who leads a partition of the groups' topic has its groups, all of them loaded, and nobody else has. Source:
+    `GroupMetadataManager.loadGroupsForPartition`; clients.md §7.2."""
+    led: dict[int, set[int]] = {}
+    for broker_id, tp, replica in replicas(cluster):
+        of_broker = led.setdefault(broker_id, set())
+        if tp.topic == GROUP_METADATA_TOPIC and replica.led is not None:
+            of_broker.add(tp.partition)
+    for broker_id, partitions in led.items():
+        registry = cluster.brokers[broker_id].context.groups.registry
+        if registry._owned != partitions or registry.loading:
+            owned, loading = sorted(registry._owned), sorted(registry.loading)
+            yield f"broker {broker_id} leads {sorted(partitions)}, coordinates {owned}, loads {loading}"
+
+
 #: All that remember nothing.
 SETTLED: Final = (
     *(partitions_are_led_as_written, watermarks_reach_the_end, fetchers_follow_the_leaders),
-    *(nothing_is_left_to_be_removed, brokers_know_the_cluster),
+    *(nothing_is_left_to_be_removed, brokers_know_the_cluster, coordinators_are_who_leads),
 )
 
 
