@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,3 +145,17 @@ def test_an_end_that_ignores_a_later_epoch_of_the_same_topic_is_wrong(tmp_path: 
     for epoch in (4, 1, 3):
         log.append_as_leader(build_values([(b"k", b"v")] * 3, timestamp=1), leader_epoch=epoch, now_ms=1)
     assert [end_of(log, epoch, led=4) for epoch in range(4)] == [3, 6, 6, 9]
+
+
+@pytest.mark.parametrize(("future", "lowest"), [(None, 38), (5, 5), (40, 38)])
+def test_a_log_that_is_to_replace_another_must_have_deleted_records_too(future: int | None, lowest: int) -> None:
+    metadata = SimpleNamespace(alive_brokers=lambda: {1, 2})
+    inner: Any = SimpleNamespace(_table=SimpleNamespace(metadata=metadata, broker_id=1))
+    log: Any = SimpleNamespace(log_start_offset=38)
+    partition: Any = SimpleNamespace(
+        future_log=None if future is None else SimpleNamespace(log_start_offset=future),
+        assignment=SimpleNamespace(replicas=(1, 2, 3)),
+        follower_log_starts={2: 38},
+    )
+    cluster: Any = None
+    assert WatchedOffsets(inner, "broker 1", cluster, [])._low_watermark(partition, log) == lowest

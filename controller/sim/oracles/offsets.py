@@ -130,10 +130,12 @@ class WatchedOffsets(Offsets):
         return results
 
     def _low_watermark(self, partition: Partition, log: Log) -> int:
-        """As the leader has heard it from those who live as far as it knows."""
+        """As the leader has heard it from those who live as far as it knows; a log that is to replace its own counts,
+        too. Source: `Partition.lowWatermarkIfLeader`."""
         alive = set(self._table.metadata.alive_brokers())
         replicas = {*partition.assignment.replicas} - {self._table.broker_id}
-        return min([log.log_start_offset, *(partition.follower_log_starts.get(r, -1) for r in replicas & alive)])
+        own = [each.log_start_offset for each in (log, partition.future_log) if each is not None]
+        return min([*own, *(partition.follower_log_starts.get(r, -1) for r in replicas & alive)])
 
 
 def first_since(log: Log, timestamp: int, bound: int) -> ListedOffset | None:
