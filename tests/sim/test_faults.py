@@ -249,7 +249,6 @@ async def write_batch(cluster: Cluster, count: int) -> None:
 async def leave_a_log_on(cluster: Cluster, number: int) -> None:
     """A replica is moved away from a broker that is dead; then its topic is deleted, and the broker comes back."""
     stay = [each for each in cluster.broker_ids if each != number]
-    cluster.deletable.add(TOPIC)
     cluster.kill(number)
     await cluster.until(lambda: number not in cluster.state(TOPIC, 0)["isr"], within_s=60, what="a smaller ISR")
     await move(Turn(cluster, random.Random(1)), TOPIC, {"partition_index": 0, "replicas": stay})

@@ -138,6 +138,18 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "broker 2 has ['00000000000000000000.log.deleted'] in t-0",
     ),
     (
+        settled.what_was_begun_is_over,
+        "a move between dirs that does not end",
+        lambda s: changed(s.follower, "future_log", s.replica(3).log),
+        "broker 2 still moves t-0 to broker-3",
+    ),
+    (
+        settled.what_was_begun_is_over,
+        "a deletion of records that waits",
+        lambda s: changed(s.leader, "log_starts_changed", [None]),
+        "1 requests wait for records to be deleted",
+    ),
+    (
         settled.brokers_know_the_cluster,
         "a controller of before",
         lambda s: changed(s.cluster.brokers[1].context.metadata, "_controller_id", 99),
@@ -192,6 +204,15 @@ def test_who_has_too_few_in_sync_commits_nothing(tmp_path: Path) -> None:
         led = sound.leader.led
         with both(changed(led, "high_watermark", 0), changed(led, "min_insync_replicas", 2), changed(led, "isr", (1,))):
             assert not list(settled.watermarks_reach_the_end(sound.cluster, sound.history))
+
+    at_rest(tmp_path, look)
+
+
+def test_a_move_between_dirs_that_is_held_back_may_go_on(tmp_path: Path) -> None:
+    def look(sound: Sound) -> None:
+        quota = sound.cluster.brokers[2].replicas.table.alter_log_dirs_quota
+        with both(changed(sound.follower, "future_log", sound.replica(3).log), changed(quota, "bound", 1)):
+            assert not list(settled.what_was_begun_is_over(sound.cluster, sound.history))
 
     at_rest(tmp_path, look)
 

@@ -104,6 +104,18 @@ def nothing_is_left_to_be_removed(cluster: Cluster, _: History) -> Iterator[str]
                 yield f"broker {broker_id} has {left} in {log.folder.name}"
 
 
+def what_was_begun_is_over(cluster: Cluster, _: History) -> Iterator[str]:
+    """Moves between log dirs that nothing holds back have ended, and nobody waits for records to be deleted. §11.2;
+    `DelayedDeleteRecords`."""
+    for broker_id, tp, replica in replicas(cluster):
+        hosting = cluster.brokers[broker_id].replicas
+        is_held = hosting is not None and hosting.table.alter_log_dirs_quota.bound is not None
+        if replica.future_log is not None and not is_held:
+            yield f"broker {broker_id} still moves {tp} to {replica.future_log.log_dir.name}"
+        if waiting := len(replica.log_starts_changed):
+            yield f"broker {broker_id} {tp}: {waiting} requests wait for records to be deleted"
+
+
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()] if folder.is_dir() else []
 
@@ -148,7 +160,7 @@ def coordinators_are_who_leads(cluster: Cluster, _: History) -> Iterator[str]:
 #: All that remember nothing.
 SETTLED: Final = (
     *(partitions_are_led_as_written, watermarks_reach_the_end, fetchers_follow_the_leaders),
-    *(nothing_is_left_to_be_removed, brokers_know_the_cluster, coordinators_are_who_leads),
+    *(nothing_is_left_to_be_removed, what_was_begun_is_over, brokers_know_the_cluster, coordinators_are_who_leads),
 )
 
 
