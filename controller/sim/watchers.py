@@ -59,7 +59,6 @@ AFTER_STEPS: Final[tuple[Oracle, ...]] = (
 #: Looked at when all is healed and at rest.
 AT_REST: Final[tuple[Oracle, ...]] = (
     *ALWAYS,
-    brokers.nobody_waits_for_the_past,
     brokers.metadata_is_zookeepers,
     brokers.replicas_are_the_assigned_ones,
     zookeeper.the_office_watches,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -146,14 +145,6 @@ def with_row(table: dict[Any, Any], key: Any, value: Any) -> Iterator[None]:
 
 
 @contextmanager
-def a_waiter(sound: Sound) -> Iterator[None]:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    sound.leader.higher_watermark.add(future)
-    yield
-    sound.leader.higher_watermark.discard(future)
-
-
-@contextmanager
 def an_event(sound: Sound, event: dict[str, Any]) -> Iterator[None]:
     sound.cluster.events.append((0.0, "error", event))
     yield
@@ -234,7 +225,6 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         lambda s: with_row(s.cluster.disks[2]._synced, str(s.follower.log.segments[0].log_path), 1),
         "1 bytes are synced",
     ),
-    (brokers.nobody_waits_for_the_past, "a request that nobody answers", a_waiter, "wait for a higher watermark"),
     (
         brokers.metadata_is_zookeepers,
         "an ISR that brokers do not know",

@@ -3,20 +3,21 @@ what was promised of records, not what replicas owe each other."""
 
 from __future__ import annotations
 
+import errno
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.sim.oracles import brokers
+from controller.sim.oracles import brokers, disks
 from controller.wire.protocol import ApiKey
 from controller.wire.trace import STOP_DELETE, STOP_DELETE_TOPIC, STOP_KEEP, TraceEvent
 from controller.world.simulated.world import World, run_world
 
 from .cluster import Cluster
 from .test_faults import TOPIC, leave_a_log_on, start_whole, write_batch
-from .test_oracles import TP, Sound, another_byte, at_rest, changed
+from .test_oracles import TP, Sound, another_byte, at_rest, changed, with_row
 from .test_replication import Clock
 from .test_traced import Scene
 
@@ -92,3 +93,17 @@ def test_who_loses_records_in_an_epoch_is_held_to_none() -> None:
     scene.leads(hw=3)
     scene.traced.acknowledged(1, TP, 11, 0.0)
     assert scene.traced.broken == clock.answered(8.0) == []
+
+
+@pytest.mark.parametrize("is_its_own", [True, False])
+def test_a_dir_that_fails_excuses_what_lies_in_it_alone(tmp_path: Path, is_its_own: bool) -> None:
+    def look(sound: Sound) -> None:
+        log_dir = sound.follower.log.log_dir if is_its_own else tmp_path / "another"
+        ahead = changed(sound.leader.led, "high_watermark", sound.follower.log.leo + 1)
+        with with_row(sound.cluster.disks[2].failing, log_dir, errno.EIO), ahead:
+            seen = list(brokers.isr_members_hold_what_is_committed(sound.cluster, sound.history))
+            served = [log_dir.path for broker, log_dir in disks.log_dirs(sound.cluster) if broker == 2]
+        assert any("ISR member 2 ends" in line for line in seen) is not is_its_own
+        assert served == ([] if is_its_own else [sound.follower.log.log_dir])
+
+    at_rest(tmp_path, look)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,6 +35,14 @@ def there(path: Path, *, is_folder: bool) -> Iterator[None]:
     path.mkdir() if is_folder else path.touch()
     yield
     path.rmdir() if is_folder else path.unlink()
+
+
+@contextmanager
+def a_waiter(sound: Sound) -> Iterator[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    sound.leader.higher_watermark.add(future)
+    yield
+    sound.leader.higher_watermark.discard(future)
 
 
 def fetchers(sound: Sound) -> Any:
@@ -142,6 +151,12 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "a move between dirs that does not end",
         lambda s: changed(s.follower, "future_log", s.replica(3).log),
         "broker 2 still moves t-0 to broker-3",
+    ),
+    (
+        settled.what_was_begun_is_over,
+        "a request that nobody answers",
+        a_waiter,
+        "1 requests wait for a higher watermark",
     ),
     (
         settled.what_was_begun_is_over,

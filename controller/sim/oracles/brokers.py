@@ -46,7 +46,7 @@ def one_moment() -> Iterator[None]:
 
 
 def replicas(cluster: Cluster) -> Iterable[tuple[int, TopicPartition, Partition]]:
-    """(broker, partition, replica) of all running brokers that have loaded their logs and whose disks work."""
+    """(broker, partition, replica) of all running brokers that have loaded their logs, where the disk works."""
     if _moment is None:
         return _replicas(cluster)
     if _moment.replicas is None:
@@ -56,10 +56,16 @@ def replicas(cluster: Cluster) -> Iterable[tuple[int, TopicPartition, Partition]
 
 def _replicas(cluster: Cluster) -> Iterator[tuple[int, TopicPartition, Partition]]:
     for broker_id, broker in sorted(cluster.brokers.items()):
-        disk = cluster.disks.get(broker_id)
-        if (disk is None or not disk.failing) and broker.replicas is not None and broker._context is not None:
+        if broker.replicas is not None and broker._context is not None:
             for tp, replica in sorted(broker.replicas.table.partitions.items()):
-                yield broker_id, tp, replica
+                if works(cluster, broker_id, replica.log):
+                    yield broker_id, tp, replica
+
+
+def works(cluster: Cluster, broker_id: int, log: Log | None) -> bool:
+    """Whether a log's dir does; where there is no log, whether all dirs of its broker do."""
+    failing = disk.failing if (disk := cluster.disks.get(broker_id)) is not None else {}
+    return log.log_dir not in failing if log is not None else not failing
 
 
 def leader_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:
@@ -318,13 +324,6 @@ def recovery_points_are_synced(cluster: Cluster, _: History) -> Iterator[str]:
                     f"broker {broker_id} {tp}: recovery point {log.recovery_point} is at byte {needed} of "
                     f"{segment.log_path.name}, {synced} bytes are synced"
                 )
-
-
-def nobody_waits_for_the_past(cluster: Cluster, _: History) -> Iterator[str]:
-    """Once clients have stopped, no produce request waits for a high watermark. Source: broker.md §12.6."""
-    for broker_id, tp, replica in replicas(cluster):
-        if len(replica.higher_watermark):
-            yield f"broker {broker_id} {tp}: {len(replica.higher_watermark)} requests wait for a higher watermark"
 
 
 def metadata_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:

@@ -17,7 +17,7 @@ from broker_sim.log.log_dir import LogDir
 from broker_sim.replicas.partition import Partition
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
-from controller.sim.oracles.brokers import TAIL, batches_between, replicas
+from controller.sim.oracles.brokers import TAIL, batches_between, replicas, works
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
 
@@ -30,11 +30,12 @@ def offsets_of(path: Path) -> dict[TopicPartition, int]:
 
 
 def log_dirs(cluster: Cluster) -> Iterator[tuple[int, LogDir]]:
-    """(broker, dir) of the dirs that serve, of brokers that have loaded their logs and whose disks work."""
+    """(broker, dir) of the dirs that serve, whose disks work, of brokers that have loaded their logs."""
     for broker_id, broker in sorted(cluster.brokers.items()):
-        disk = cluster.disks.get(broker_id)
-        if (disk is None or not disk.failing) and broker.replicas is not None and broker._context is not None:
-            yield from ((broker_id, each) for each in broker.replicas.table.dirs if each.is_online)
+        if broker.replicas is not None and broker._context is not None:
+            failing = disk.failing if (disk := cluster.disks.get(broker_id)) is not None else {}
+            online = (each for each in broker.replicas.table.dirs if each.is_online and each.path not in failing)
+            yield from ((broker_id, each) for each in online)
 
 
 def checkpoints_claim_no_more_than_there_is(cluster: Cluster, _: History) -> Iterator[str]:
@@ -79,7 +80,9 @@ def moving_logs_agree(cluster: Cluster, _: History) -> Iterator[str]:
     """What was copied of a log is what the log has there, but for what is still to be cut. Source: §11.2, §15."""
     for broker_id, tp, replica in replicas(cluster):
         log, future = replica.log, replica.future_log
-        if log is None or future is None or _is_to_be_cut(cluster, broker_id, tp):
+        if log is None or future is None or not works(cluster, broker_id, future):
+            continue
+        if _is_to_be_cut(cluster, broker_id, tp):
             continue
         end = min(log.leo, future.leo, future.leo if replica.future_cut is None else replica.future_cut)
         start = max(log.log_start_offset, future.log_start_offset, end - TAIL)
@@ -133,8 +136,12 @@ class Cuts:
         broker = self._cluster.brokers.get(broker_id)
         hosting = broker.replicas if broker is not None else None
         replica = hosting.table.partitions.get(tp) if hosting is not None else None
-        disk = self._cluster.disks.get(broker_id)
-        if hosting is None or replica is None or replica.log is None or (disk is not None and disk.failing):
+        if (
+            hosting is None
+            or replica is None
+            or replica.log is None
+            or not works(self._cluster, broker_id, replica.log)
+        ):
             return
         self.seen += 1
         log_dir = hosting.table.dirs.dir_of(replica.log)
@@ -142,9 +149,9 @@ class Cuts:
 
     def _created(self, event: Mapping[str, Any]) -> None:
         broker_id, tp = event["broker_id"], TopicPartition(event["topic"], event["partition"])
-        broker, disk = self._cluster.brokers.get(broker_id), self._cluster.disks.get(broker_id)
+        broker = self._cluster.brokers.get(broker_id)
         log = broker.replicas.table.dirs.get(tp) if broker is not None and broker.replicas is not None else None
-        if log is None or (disk is not None and disk.failing):
+        if log is None or not works(self._cluster, broker_id, log):
             return
         self.seen += 1
         for name in CHECKPOINTS:

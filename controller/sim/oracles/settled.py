@@ -105,13 +105,15 @@ def nothing_is_left_to_be_removed(cluster: Cluster, _: History) -> Iterator[str]
 
 
 def what_was_begun_is_over(cluster: Cluster, _: History) -> Iterator[str]:
-    """Moves between log dirs that nothing holds back have ended, and nobody waits for records to be deleted. §11.2;
-    `DelayedDeleteRecords`."""
+    """Moves between log dirs that nothing holds back have ended, and nobody waits for records to be deleted, nor, since
+    clients have stopped, for a high watermark. §11.2, §12.6; `DelayedDeleteRecords`."""
     for broker_id, tp, replica in replicas(cluster):
         hosting = cluster.brokers[broker_id].replicas
         is_held = hosting is not None and hosting.table.alter_log_dirs_quota.bound is not None
         if replica.future_log is not None and not is_held:
             yield f"broker {broker_id} still moves {tp} to {replica.future_log.log_dir.name}"
+        if waiting := len(replica.higher_watermark):
+            yield f"broker {broker_id} {tp}: {waiting} requests wait for a higher watermark"
         if waiting := len(replica.log_starts_changed):
             yield f"broker {broker_id} {tp}: {waiting} requests wait for records to be deleted"
 
