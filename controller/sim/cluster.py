@@ -302,7 +302,7 @@ class Cluster(Programs):
 
     def _is_pending(self, number: int, tp: TopicPartition, epoch: int) -> bool:
         """Whether that leader still is in that epoch, with a change under way."""
-        led = self._led_by(number, tp)
+        led = self.led_by(number, tp)
         return led is not None and led.epoch == epoch and led.pending is not None
 
     async def move_in_place(self) -> list[tuple[str, int]]:
@@ -328,7 +328,7 @@ class Cluster(Programs):
         state, replicas = self.state(topic, partition), set(self.assignment(topic, partition))
         if state is None or state["controller_epoch"] >= (self.znode("/controller_epoch") or 0):
             return False
-        led = self._led_by(state["leader"], TopicPartition(topic, partition))
+        led = self.led_by(state["leader"], TopicPartition(topic, partition))
         return (
             led is not None
             and led.epoch == state["leader_epoch"]
@@ -336,7 +336,7 @@ class Cluster(Programs):
             and len(replicas) < led.effective_min_isr
         )
 
-    def _led_by(self, number: int, tp: TopicPartition) -> LedPartition | None:
+    def led_by(self, number: int, tp: TopicPartition) -> LedPartition | None:
         """What this broker knows of a partition as its leader, if it is one."""
         replica = self._replica_on(number, tp)
         return replica.led if replica is not None else None

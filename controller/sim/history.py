@@ -48,6 +48,10 @@ class History:
         self.states: defaultdict[Partition, list[StateWritten]] = defaultdict(list)
         #: Partitions whose leader once came from outside the ISR: what was acknowledged may be gone.
         self.unclean: set[Partition] = set()
+        #: The leader epoch of the last of these elections.
+        self.unclean_epochs: dict[Partition, int] = {}
+        #: Told of each of these elections.
+        self.on_unclean: Callable[[Partition], object] = lambda partition: None
         #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: none is held to
         #: what it had. Whoever is elected from outside the ISR leads in a new epoch, and the others are cut to it.
         self.lost: set[Partition] = set()
@@ -135,13 +139,18 @@ class History:
         rows = self.states[topic, partition]
         before = rows[-1] if rows and rows[-1].incarnation == owner.czxid else None
         if before is not None and written.leader not in (-1, *before.isr):
-            self.unclean.add((topic, partition))
+            self._unclean_election((topic, partition), written)
             if not self.allows_unclean(topic):
                 self.against_consent.append(f"{topic}-{partition} was led by {before}, now by {written}")
         if ((topic, partition), written.leader) in self.not_counted:
-            self.unclean.add((topic, partition))
+            self._unclean_election((topic, partition), written)
         rows.append(written)
         self.last_written_s = self._now_s()
+
+    def _unclean_election(self, partition: Partition, written: StateWritten) -> None:
+        self.unclean.add(partition)
+        self.unclean_epochs[partition] = written.leader_epoch
+        self.on_unclean(partition)
 
     def _consent(self, path: str, config: Mapping[str, str]) -> None:
         text = config.get("unclean.leader.election.enable")

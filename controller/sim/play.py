@@ -76,7 +76,8 @@ class Play:
         self.cluster.on_unclean_asked = self.history.unclean_was_asked
         self.cluster.invariants.on_former_leader = self.history.state_was_damaged
         self.cluster.on_power_lost, self.cluster.on_damaged = self._power_lost, self.history.state_was_damaged
-        self.ledger = Ledger(unclean=self.history.unclean)
+        self.ledger = Ledger(unclean=self.history.unclean, lost=self.history.lost, leads_anew=self._leads_anew)
+        self.history.on_unclean = self.ledger.begins_again
         self.watchers = Watchers(self.cluster, self.history, self.ledger)
         self.events_until_end: int | None = None
         #: What the names of clients begin with.
@@ -152,6 +153,11 @@ class Play:
             assigned = (tp for tp in self.cluster.partitions() if number in self.cluster.assignment(*tp))
             self.history.records_may_be_lost(assigned)
             self.watchers.replication.remembered.power_lost(self.cluster, number)
+
+    def _leads_anew(self, partition: tuple[str, int], broker: int) -> bool:
+        """Who was deposed by an unclean election, and has not heard of it, promises nothing any more."""
+        led = self.cluster.led_by(broker, TopicPartition(*partition))
+        return led is not None and led.epoch >= self.history.unclean_epochs.get(partition, led.epoch + 1)
 
     def _skew_clocks(self) -> None:
         most, chance = self.plan.shape.clock_skew_max_ms, random.Random(f"{self.plan.seed}/clocks")

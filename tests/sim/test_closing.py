@@ -19,7 +19,7 @@ PARTITION = (TP.topic, TP.partition)
 def test_a_log_that_does_not_begin_at_0_has_lost_records() -> None:
     ledger = Ledger()
     assert not ledger.check_log(PARTITION, [])
-    ledger.was_acked(PARTITION, 0, [b"a", b"b"])
+    ledger.was_acked(PARTITION, 0, [b"a", b"b"], broker=1)
     assert "offset 0 was b'a', now None" in ledger.check_log(PARTITION, [(1, b"b")])[0]
 
 

@@ -18,23 +18,23 @@ def sent(ledger: Ledger, *values: bytes, idempotent: bool = True, partition: tup
 
 def acked_then_read_as_another(ledger: Ledger) -> None:
     sent(ledger, b"a", b"b")
-    ledger.was_acked(TP, 0, [b"a"])
-    ledger.was_read(TP, 0, b"b")
+    ledger.was_acked(TP, 0, [b"a"], broker=1)
+    ledger.was_read(TP, 0, b"b", broker=1)
 
 
 def read_twice_differently(ledger: Ledger) -> None:
     sent(ledger, b"a", b"b")
-    ledger.was_read(TP, 3, b"a")
-    ledger.was_read(TP, 3, b"b")
+    ledger.was_read(TP, 3, b"a", broker=1)
+    ledger.was_read(TP, 3, b"b", broker=1)
 
 
 def read_what_nobody_sent(ledger: Ledger) -> None:
-    ledger.was_read(TP, 0, b"a")
+    ledger.was_read(TP, 0, b"a", broker=1)
 
 
 def read_in_the_wrong_partition(ledger: Ledger) -> None:
     sent(ledger, b"a", partition=("t", 1))
-    ledger.was_read(TP, 0, b"a")
+    ledger.was_read(TP, 0, b"a", broker=1)
 
 
 def a_commit_goes_back(ledger: Ledger) -> None:
@@ -60,9 +60,9 @@ def two_owners_though_another_group_was_deleted(ledger: Ledger) -> None:
 
 def sound(ledger: Ledger) -> None:
     sent(ledger, b"a", b"b")
-    ledger.was_acked(TP, 0, [b"a", b"b"])
-    ledger.was_read(TP, 0, b"a")
-    ledger.was_read(TP, 1, b"b")
+    ledger.was_acked(TP, 0, [b"a", b"b"], broker=1)
+    ledger.was_read(TP, 0, b"a", broker=1)
+    ledger.was_read(TP, 1, b"b", broker=1)
     ledger.commit_acked("g", TP, 2)
     ledger.commit_fetched("g", TP, 2, least=2)
     ledger.claimed("g", 3, {0}, "one")
@@ -98,6 +98,26 @@ def test_an_unclean_election_ends_the_promise() -> None:
     a_commit_goes_back(ledger)
     assert not ledger.broken
     assert not ledger.check_log(TP, [])
+
+
+def test_after_an_unclean_election_another_promise_begins() -> None:
+    """With what those tell who lead in its epoch, or later: here broker 2."""
+    ledger = Ledger(unclean={TP}, leads_anew=lambda partition, broker: (partition, broker) == (TP, 2))
+    sent(ledger, b"a", b"b", b"c", b"d")
+    ledger.was_acked(TP, 0, [b"a"], broker=1)
+    ledger.was_read(TP, 0, b"b", broker=1)
+    ledger.was_acked(TP, 0, [b"c"], broker=2)
+    assert ledger.broken == []
+    assert "offset 0 was b'c', now b'd'" in ledger.check_log(TP, [(0, b"d")])[0]
+    ledger.was_read(TP, 0, b"d", broker=2)
+    assert "offset 0 was b'c', then b'd' was read there" in ledger.broken[0]
+    assert ledger.check_log(TP, [(0, b"c"), (1, b"a"), (2, b"a")]) == [], "it may have been sent again"
+    ledger.begins_again(TP)
+    ledger.was_read(TP, 0, b"d", broker=2)
+    assert len(ledger.broken) == 1, "it ends with each"
+    ledger.lost.add(TP)
+    ledger.was_read(TP, 0, b"a", broker=2)
+    assert len(ledger.broken) == 1 and ledger.check_log(TP, []) == []
 
 
 def test_groups_whose_log_was_lost_promise_nothing() -> None:
@@ -149,7 +169,7 @@ LOGS: list[tuple[str, list[tuple[int, bytes]], str]] = [
 def test_a_whole_log(_: str, log: list[tuple[int, bytes]], complaint: str) -> None:
     ledger = Ledger()
     sent(ledger, b"a", b"b", b"c", b"d")
-    ledger.was_acked(TP, 0, [b"a", b"b"])
+    ledger.was_acked(TP, 0, [b"a", b"b"], broker=1)
     wrong = ledger.check_log(TP, log)
     assert any(complaint in line for line in wrong) if complaint else not wrong, wrong
 
@@ -157,5 +177,5 @@ def test_a_whole_log(_: str, log: list[tuple[int, bytes]], complaint: str) -> No
 def test_without_idempotence_doubles_are_no_fault() -> None:
     ledger = Ledger()
     sent(ledger, b"a", b"b", idempotent=False)
-    ledger.was_acked(TP, 1, [b"a"])
+    ledger.was_acked(TP, 1, [b"a"], broker=1)
     assert not ledger.check_log(TP, [(0, b"a"), (1, b"a"), (2, b"b")])

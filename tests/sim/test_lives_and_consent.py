@@ -212,7 +212,8 @@ def test_who_allows_an_unclean_election(
         tree.write(Create(path), session=1, now_ms=0)
     for path in ("/brokers/topics/t", "/brokers/topics/t/partitions", "/brokers/topics/t/partitions/0"):
         tree.write(Create(path, b'{"version":1,"partitions":{"0":[1,2]}}'), session=1, now_ms=0)
-    history = History(tree, lambda: now[0], unclean_by_default=by_default)
+    history, told = History(tree, lambda: now[0], unclean_by_default=by_default), list[object]()
+    history.on_unclean = told.append
 
     def wrote(path: str, content: bytes) -> None:
         op = SetData(path, content) if tree.get(path) is not None else Create(path, content)
@@ -226,8 +227,10 @@ def test_who_allows_an_unclean_election(
     now[0] = 100.0
     if asked:
         history.unclean_asked_s = 95.0
+    assert told == []
     wrote(STATE, state(2, [2], 1))
     assert TP in history.unclean
+    assert (told, history.unclean_epochs) == ([TP], {TP: 1})
     assert bool(history.against_consent) is not allowed
 
 

@@ -73,7 +73,7 @@ class Consumer:
                 self._ledger.broken.append(
                     f"broker {leader} gave {TOPIC}-{partition} offset {record.offset} where {position} was next"
                 )
-            self._ledger.was_read((TOPIC, partition), record.offset, record.value or b"")
+            self._ledger.was_read((TOPIC, partition), record.offset, record.value or b"", broker=leader)
             position = record.offset + 1
         self._positions[partition] = position
 

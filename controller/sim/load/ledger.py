@@ -2,7 +2,8 @@
 
 One observation is enough to make a record permanent: once a consumer has read it, or acks=all has acknowledged it, that
 offset of that partition holds that value for ever, whoever leads. An unclean election ends the promise for its
-partition, a loss of what acks=1 acknowledged breaks none.
+partition: another one begins with what its leader, or a later one, tells. A loss of what acks=1 acknowledged breaks
+none.
 Source: Kafka's guarantees ("messages are committed once in all in-sync replicas"); spec clients.md §3, §4, §6.
 """
 
@@ -46,8 +47,12 @@ class Ledger:
     #: (group, generation, partition) -> the member that was told that it owns it
     owners: dict[tuple[str, int, int], str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
-    #: Partitions whose promise an unclean election ended; shared with the history of the cluster.
+    #: Partitions whose promise an unclean election ended, and those of them that nobody promises anything of any more;
+    #: shared with the history of the cluster.
     unclean: set[Partition] = field(default_factory=set)
+    lost: set[Partition] = field(default_factory=set)
+    #: Whether this broker leads a partition whose promise ended, in the epoch of that election or later.
+    leads_anew: Callable[[Partition, int], bool] = lambda partition, broker: False
     reads: int = 0
     #: Groups whose deletion was acknowledged; they never commit again.
     deleted_groups: list[str] = field(default_factory=list)
@@ -62,23 +67,29 @@ class Ledger:
             promised.clear()
         self.deleted_groups.clear()
 
-    def was_acked(self, partition: Partition, base_offset: int, values: Sequence[bytes]) -> None:
+    def begins_again(self, partition: Partition) -> None:
+        """Its leader comes from outside the ISR: what was told before may be gone."""
+        self.permanent.pop(partition, None)
+
+    def was_acked(self, partition: Partition, base_offset: int, values: Sequence[bytes], *, broker: int) -> None:
         """acks=all was answered without an error."""
         for offset, value in enumerate(values, base_offset):
             self.acked[partition][offset] = value
-            self._observe(partition, offset, value, "acknowledged")
+            self._observe(partition, offset, value, "acknowledged", broker)
 
-    def was_read(self, partition: Partition, offset: int, value: bytes) -> None:
+    def was_read(self, partition: Partition, offset: int, value: bytes, *, broker: int) -> None:
         """A consumer got it."""
         self.reads += 1
         sent = self.sent.get(value)
         if sent is None or sent.partition != partition:
             self.broken.append(f"{_name(partition)} offset {offset} holds {value!r}, which nobody sent there")
-        self._observe(partition, offset, value, "read")
+        self._observe(partition, offset, value, "read", broker)
 
-    def _observe(self, partition: Partition, offset: int, value: bytes, how: str) -> None:
+    def _observe(self, partition: Partition, offset: int, value: bytes, how: str, broker: int) -> None:
+        if partition in self.lost or (partition in self.unclean and not self.leads_anew(partition, broker)):
+            return
         before = self.permanent[partition].setdefault(offset, value)
-        if before != value and partition not in self.unclean:
+        if before != value:
             self.broken.append(f"{_name(partition)} offset {offset} was {before!r}, then {value!r} was {how} there")
 
     @property
@@ -122,8 +133,9 @@ class Ledger:
             self.broken.append(f"group {group}: {_name(partition)} is committed at {offset}, {least} was acknowledged")
 
     def check_log(self, partition: Partition, records: Iterable[tuple[int, bytes]]) -> list[str]:
-        """What is wrong with a partition's whole committed log: lost, changed, doubled or disordered records."""
-        if partition in self.unclean:
+        """What is wrong with a partition's whole committed log: lost, changed, doubled or disordered records. Where an
+        unclean election took some, a producer may have sent them once more."""
+        if partition in self.lost:
             return []
         name, by_offset = _name(partition), dict(records)
         wrong: list[str] = []
@@ -137,7 +149,7 @@ class Ledger:
             sent = self.sent.get(value)
             if sent is None:
                 wrong.append(f"{name} offset {offset} holds {value!r}, which nobody sent")
-            elif sent.idempotent:
+            elif sent.idempotent and partition not in self.unclean:
                 if sent.sequence <= last.get(sent.producer, -1):
                     wrong.append(f"{name} offset {offset}: {value!r} of {sent.producer} a second time, or too late")
                 last[sent.producer] = sent.sequence

@@ -183,7 +183,7 @@ class Member:
             return
         for record in iterate(bytes(found.records or b"")):
             if record.offset >= position:
-                self._ledger.was_read((TOPIC, partition), record.offset, record.value or b"")
+                self._ledger.was_read((TOPIC, partition), record.offset, record.value or b"", broker=leader)
                 position = record.offset + 1
         self._positions[partition] = position
 

@@ -126,7 +126,7 @@ class Producer:
                 on_error(leader, (TOPIC, partition), error, sent_s)
             return error
         if self._acks == -1:
-            self._ledger.was_acked((TOPIC, partition), int(found.base_offset), values)
+            self._ledger.was_acked((TOPIC, partition), int(found.base_offset), values, broker=leader)
             taken_s = max(sent_s, self._links.free_s[leader])
             for observer in self._ledger.on_ack:
                 observer(leader, (TOPIC, partition), int(found.base_offset) + len(values), taken_s)
