@@ -15,6 +15,7 @@ from broker_sim.replicas.partition import Partition
 from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
 from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
+from controller.sim.refusals import Refusals
 from controller.sim.shape import Shape
 from controller.wire import log_events as ev
 from controller.wire.protocol import ApiKey, ProtocolError
@@ -43,8 +44,8 @@ class Cluster(Programs):
     ) -> None:
         super().__init__(world, folder, brokers=brokers, controllers=controllers, shape=shape)
         self.deletable: set[str] = set()  # topics whose epochs may begin again: those that somebody has asked to delete
-        self.refused: set[str] = set()  # paths that ZooKeeper refused at some time
         self.damaged: dict[str, str] = {}  # paths that hold what nobody may believe, and why
+        self.refused = Refusals(world.loop.time, lambda: self.znode("/controller_epoch"), self.damaged)
         self.on_unclean_asked: Callable[[], object] = lambda: None  # told before an unclean election is asked for
         #: told of a partition whose state somebody damages: a leader that restarts may lead by what was before
         self.on_damaged: Callable[[tuple[str, int]], object] = lambda tp: None
@@ -67,6 +68,7 @@ class Cluster(Programs):
         self.armed: list[Callable[[], object]] = []  # take back what waits for its moment
         self._session: SimulatedSession | None = None
         self.invariants = Invariants(world.zookeeper.tree)
+        world.zookeeper.on_operation.append(self.refused.operation)
         world.zookeeper.on_commit += [self._note_deletions, self.invariants.check]
 
     def _note_deletions(self, events: Sequence[WatchEvent]) -> None:

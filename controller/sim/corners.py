@@ -58,7 +58,6 @@ async def cancel_and_hide(turn: Turn) -> str:
 
     def die() -> None:
         tree.refusal = refusal
-        cluster.refused.add(path)
         cluster.later(for_s, shown)
         lose(turn, office)
 

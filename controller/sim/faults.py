@@ -271,7 +271,6 @@ def refuse(turn: Turn) -> str:
         return code if path in paths else None
 
     tree.refusal = refusal
-    cluster.refused.add(path)
     cluster.later(for_s, lambda: setattr(tree, "refusal", lambda _: None))
     return f"{'/'.join(kind.__name__ for kind in kinds)} of {path} with {code.name} for {for_s} s"
 

@@ -32,7 +32,6 @@ def _refuse(turn: Turn, path: str, kinds: tuple[type, ...], for_s: float) -> Non
         return code if isinstance(op, kinds) and path in paths else None
 
     tree.refusal = refusal
-    turn.cluster.refused.add(path)
     turn.cluster.later(for_s, lambda: setattr(tree, "refusal", lambda _: None))
 
 

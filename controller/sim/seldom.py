@@ -64,7 +64,6 @@ async def look_in_vain(turn: Turn) -> str:
         return ZkCode.OTHER if isinstance(op, Exists) and op.path == path else None
 
     tree.refusal = refusal
-    cluster.refused.add(path)
     what = turn.chance.choice(("a wish", "a wish", "another office"))
     if what == "a wish":
         rows: list[dict[str, Any]] = [{"topic": topic, "partition": p} for topic, p in cluster.movable()[:2]]
@@ -246,7 +245,6 @@ async def take_office_without_a_leader(turn: Turn) -> str:
         return ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == path else None
 
     tree.refusal = refusal
-    cluster.refused.add(path)
     lose(turn, office)
     cluster.start_one(office)
     served = await in_time(turn, lambda: _serves(turn), 5.0)

@@ -223,7 +223,6 @@ async def take_office_without_a_topic(turn: Turn) -> str:
         return ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == path else None
 
     tree.refusal = refusal
-    cluster.refused.add(path)
     lose(turn, office)
     await cluster.world.sleep(for_s)
     if tree.refusal is refusal:

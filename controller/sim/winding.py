@@ -239,7 +239,6 @@ def refuse_writes(
             tree.refusal = lambda _: None
 
     tree.refusal = refusal
-    turn.cluster.refused.add(path)
     turn.cluster.later(for_s, end)
     return end
 

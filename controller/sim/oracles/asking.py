@@ -12,6 +12,7 @@ from typing import Final
 
 from controller.sim.cluster import Cluster
 from controller.sim.history import TOPIC_PATH
+from controller.sim.refusals import REFUSALS
 from controller.wire.zk_operations import (
     Check,
     Create,
@@ -21,13 +22,11 @@ from controller.wire.zk_operations import (
     GetData,
     Multi,
     SetData,
-    ZkCode,
     ZkOp,
     ZkResult,
 )
 from controller.world.simulated.zk_session import SimulatedSession
 
-REFUSALS: Final = frozenset({ZkCode.NO_AUTH, ZkCode.OTHER})
 #: So many refusals of one thing within so many seconds are more than who tries again after a while can get.
 BUSY_READS: Final = 30
 BUSY_S: Final = 1.0

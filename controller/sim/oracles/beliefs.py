@@ -20,6 +20,7 @@ from controller.core.transitions import PartitionState
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
+from controller.sim.refusals import REFUSALS
 from controller.wire import log_events as ev
 from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Check, Multi, SetData, ZkCode, ZkOp, ZkResult
@@ -28,7 +29,6 @@ from controller.world.simulated.zk_session import SimulatedSession
 
 #: What a controller that does not serve may wait for: the next look at the office.
 OF_NOBODY: Final = (Reelect, ControllerChange)
-REFUSALS: Final = frozenset({ZkCode.NO_AUTH, ZkCode.OTHER})
 
 
 class Beliefs:

@@ -7,7 +7,7 @@ The tables are written here a second time, from the text, under Kafka's names. S
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final
 
 from controller.core.view import ClusterView
@@ -43,10 +43,10 @@ _TABLES: Final = {ev.PARTITIONS_TRANSITIONED: PARTITIONS, ev.REPLICAS_TRANSITION
 class Transitions:
     """Judges each batch, and what a controlled shutdown leaves. `broken` collects. Hang `event` on what is logged.
 
-    `refused`: the paths that ZooKeeper refused at some time.
+    `refused`: the paths that ZooKeeper refuses, or did of late.
     """
 
-    def __init__(self, controllers: Mapping[int, Controller], refused: Collection[str] = ()) -> None:
+    def __init__(self, controllers: Mapping[int, Controller], refused: Container[str] = ()) -> None:
         self._controllers = controllers
         self._refused = refused
         #: controller -> the replicas that ZooKeeper kept in the ISR, in the event that it handles
