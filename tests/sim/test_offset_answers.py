@@ -158,4 +158,4 @@ def test_a_log_that_is_to_replace_another_must_have_deleted_records_too(future: 
         follower_log_starts={2: 38},
     )
     cluster: Any = None
-    assert WatchedOffsets(inner, "broker 1", cluster, [])._low_watermark(partition, log) == lowest
+    assert WatchedOffsets(inner, "broker 1", cluster, []).low_watermark(partition, log) == lowest

@@ -111,7 +111,7 @@ def test_a_dir_that_fails_excuses_what_lies_in_it_alone(tmp_path: Path, is_its_o
 
 def test_who_leads_since_an_unclean_election_promises_again(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
-        promises, epochs = partial(sound.play._leads_anew, TP), sound.history.unclean_epochs
+        promises, epochs = partial(sound.play.ledger.leads_anew, TP), sound.history.unclean_epochs
         assert not promises(1), "there was none"
         epochs[TP] = sound.leader.led.epoch
         assert [promises(broker) for broker in (1, 2, 9)] == [True, False, False]

@@ -52,7 +52,7 @@ def fetchers(sound: Sound) -> Any:
 
 def of_the_partition(sound: Sound) -> Any:
     """What its fetcher knows of the partition."""
-    return next(fetcher._states for (leader, _), fetcher in fetchers(sound).items() if leader == 1)
+    return next(vars(fetcher)["_states"] for (leader, _), fetcher in fetchers(sound).items() if leader == 1)
 
 
 def registry(sound: Sound) -> Any:
@@ -63,7 +63,7 @@ def registry(sound: Sound) -> Any:
 def moved(sound: Sound) -> Any:
     """What broker 1 knows of where broker 3 is."""
     metadata = sound.cluster.brokers[1].context.metadata
-    return with_row(metadata._brokers, 3, replace(metadata._brokers[3], rack="elsewhere"))
+    return with_row(metadata.brokers, 3, replace(metadata.brokers[3], rack="elsewhere"))
 
 
 #: (oracle, what is broken, how, a part of the complaint)
@@ -174,7 +174,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         settled.coordinators_are_who_leads,
         "groups of a partition that somebody else leads",
-        lambda s: changed(registry(s), "_owned", {*registry(s)._owned, 77}),
+        lambda s: changed(registry(s), "_owned", {77}),
         "coordinates [",
     ),
     (
@@ -192,7 +192,7 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
     (
         settled.brokers_know_the_cluster,
         "a broker that is not known",
-        lambda s: without(s.cluster.brokers[1].context.metadata._brokers, 3),
+        lambda s: without(s.cluster.brokers[1].context.metadata.brokers, 3),
         "broker 1 takes None for broker 3",
     ),
 ]

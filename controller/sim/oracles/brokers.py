@@ -65,7 +65,7 @@ def _replicas(cluster: Cluster) -> Iterator[tuple[int, TopicPartition, Partition
 def works(cluster: Cluster, broker_id: int, log: Log | None) -> bool:
     """Whether a log's dir does; where there is no log, whether all dirs of its broker do."""
     failing = disk.failing if (disk := cluster.disks.get(broker_id)) is not None else {}
-    return log.log_dir not in failing if log is not None else not failing
+    return not failing or (log is not None and log.log_dir not in failing)
 
 
 def leader_is_zookeepers(cluster: Cluster, history: History) -> Iterator[str]:

@@ -120,7 +120,7 @@ class WatchedOffsets(Offsets):
             error = results[tp].error
             if partition.log is None or partition.led is None or partition.is_offline:
                 continue
-            low = self._low_watermark(partition, partition.log)
+            low = self.low_watermark(partition, partition.log)
             is_early = error is ErrorCode.NONE and not starts[tp] <= results[tp].low_watermark <= low
             if is_early or (error is ErrorCode.REQUEST_TIMED_OUT and low >= starts[tp]):
                 self._broken.append(
@@ -129,7 +129,7 @@ class WatchedOffsets(Offsets):
                 )
         return results
 
-    def _low_watermark(self, partition: Partition, log: Log) -> int:
+    def low_watermark(self, partition: Partition, log: Log) -> int:
         """As the leader has heard it from those who live as far as it knows; a log that is to replace its own counts,
         too. Source: `Partition.lowWatermarkIfLeader`."""
         alive = set(self._table.metadata.alive_brokers())
