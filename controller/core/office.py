@@ -150,7 +150,8 @@ def elect_again(state: ClusterState, event: Startup | RegisterBrokerAndReelect |
     elif isinstance(event, RegisterBrokerAndReelect):
         state.session_began(event.session_id)
     yield from maybe_resign(state)
-    wait_ms = min(state.election_not_before_ms - now_ms, RETRY_MS)  # the clock may have been set back
+    state.office_not_before(min(state.election_not_before_ms, now_ms + RETRY_MS))  # the clock may have been set back
+    wait_ms = state.election_not_before_ms - now_ms
     if wait_ms > 0 and not state.serving:
         yield CancelTimers()  # one attempt waits, however many events ask for it
         yield Enqueue(Reelect(), wait_ms)

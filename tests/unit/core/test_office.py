@@ -222,6 +222,31 @@ def test_a_failover_that_fails_gives_the_office_up_in_full(world: Any) -> None:
     assert world.leadership(TP).leader == 1
 
 
+@pytest.mark.parametrize("is_asked", [True, False], ids=["and is asked", "and is not asked"])
+@pytest.mark.parametrize("set_by_ms", [-3_600_000, -1, 0, 1, 400, RETRY_MS - 1, RETRY_MS, 3_600_000])
+def test_after_each_failed_term_the_next_attempt_waits_no_longer_for_a_clock_that_was_set(
+    world: Any, set_by_ms: int, is_asked: bool
+) -> None:
+    """Set forward, as time that passes; set back, the wait begins anew, once, when somebody looks at the clock."""
+    path = "/brokers/ids"
+    world.tree.refusal = lambda op: ZkCode.NO_AUTH if getattr(op, "path", None) == path else None
+    world.start()
+    for attempts in range(1, 4):
+        waited_ms = 0
+        world.now_ms += set_by_ms
+        if is_asked:
+            world.run(*[events.Reelect()] * 3)
+        while (tried := int(world.tree.get("/controller_epoch").payload)) == attempts:
+            (timer,) = world.timers
+            world.timers.clear()
+            waited_ms += timer.after_ms
+            world.now_ms += timer.after_ms
+            world.run(timer.event)
+        assert tried == attempts + 1 and not world.state.serving
+        again_ms = RETRY_MS - set_by_ms if is_asked else RETRY_MS + max(0, -set_by_ms)
+        assert waited_ms == max(0, min(again_ms, RETRY_MS if is_asked else 2 * RETRY_MS))
+
+
 CALLERS = [
     (events.ApiPartitionReassignment({TP: None}, 5), ErrorCode.NOT_CONTROLLER),
     (events.ListPartitionReassignments(None, 5), ErrorCode.NOT_CONTROLLER),
