@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from random import Random
 from typing import Any
 
 import pytest
 
 from controller.core import events
+from controller.core.events import UncleanLeaderElectionEnable
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, SetData, ZkCode
 from controller.wire.znodes import LogDirEventNotificationZNode, TopicPartitionStateZNode
 from tests.worlds.data import BROKERS, SCENES, Cluster
-from tests.worlds.stage import move_to
+from tests.worlds.stage import Stage, move_to
 
 MOVED = TopicPartition("t", 1)
 #: The znode of a topic, without a move.
@@ -93,7 +95,7 @@ ACTS: dict[str, Callable[[Cluster], None]] = SCENES | {each.__name__: each for e
 MEANWHILE = (nothing, dies, disk_is_mended, vanishes, is_as_it_was)
 
 
-def session_ends(cluster: Cluster, *, same_process: bool) -> Callable[[], None]:
+def session_ends(cluster: Stage, *, same_process: bool) -> Callable[[], None]:
     """The office is lost; by what it is won again."""
     if not same_process:
         cluster.new_controller()
@@ -105,7 +107,7 @@ def session_ends(cluster: Cluster, *, same_process: bool) -> Callable[[], None]:
     return lambda: cluster.run(events.RegisterBrokerAndReelect(cluster.session))
 
 
-def rival_wins(cluster: Cluster, *, same_process: bool) -> Callable[[], None]:
+def rival_wins(cluster: Stage, *, same_process: bool) -> Callable[[], None]:
     """As `session_ends`."""
     cluster.rival_wins()
     if not same_process:
@@ -159,3 +161,28 @@ def test_a_second_term_is_the_first_of_a_fresh_process(first: str, ends: Callabl
         before, after = [first, *chance.sample(sorted(ACTS), chance.randint(0, 2))], chance.sample(sorted(ACTS), 3)
         again, fresh = (second_term(ends, before, meanwhile, after, same_process=same) for same in (True, False))
         assert again == fresh, f"{before} before, {meanwhile.__name__} meanwhile, {after} after"
+
+
+@pytest.mark.parametrize("ends", [session_ends, rival_wins], ids=lambda ends: ends.__name__)
+def test_the_default_of_unclean_elections_is_what_was_said_last_whoever_was_in_office(ends: Callable[..., Any]) -> None:
+    """It is said once: before the first term, or between it and the next one. By it whoever is leaderless at the
+    beginning of a term, or later, gets a leader or not."""
+    for default, *said in product((False, True), *[(None, False, True)] * 2):
+        cluster = Stage(unclean_leader_election_enable=default)
+        before, meanwhile = ([] if value is None else [UncleanLeaderElectionEnable(value)] for value in said)
+        cluster.broker_starts(1, 2, 3)
+        cluster.topic("t", p0=(1, 2), p1=(3, 2))
+        cluster.others_write(Create("/controller", b'{"version":2,"brokerid":99}'))
+        cluster.run(cluster.startup, *before)
+        cluster.others_write(Delete("/controller"))
+        cluster.run()
+        for partition, leader in enumerate((1, 3)):
+            cluster.leader_writes(TopicPartition("t", partition), (leader,))
+        wins = ends(cluster, same_process=True)
+        cluster.run(*meanwhile)
+        cluster.broker_dies(1)
+        wins()
+        cluster.broker_dies(3)
+        cluster.run()
+        allowed = next((value for value in reversed(said) if value is not None), default)
+        assert [cluster.leader(TopicPartition("t", p))[0] for p in (0, 1)] == [2 if allowed else None] * 2, said
