@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, BinaryIO, Final
 
 import pytest
@@ -23,14 +24,18 @@ _HEADER: Final = struct.Struct(">ii")
 _CONNECTED: Final = struct.pack(">iiqi", 0, 6_000, 7, 16) + b"p" * 16 + b"\0"
 _SET_DATA, _CLOSE = 5, -11
 _STAT: Final = b"\0" * 68
+#: Where the data of a write to `/a` begin in its frame.
+_DATA: Final = _HEADER.size + _INT.size + len("/a") + _INT.size
 
 
 class Server:
-    """Answers each connection's handshake when `greets` lets it, and drops those whose number is in `drops` right
-    afterwards; the others' writes are done. Its threads end with the test."""
+    """Answers each connection's handshake when `greets` lets it, and drops those whose number is in `drops` once so many
+    of their writes are done; all the others' writes are. Its threads end with the test."""
 
-    def __init__(self, drops: range) -> None:
+    def __init__(self, drops: Mapping[int, int]) -> None:
         self.drops = drops
+        #: Of each connection what was written, in order.
+        self.done: list[list[bytes]] = []
         self.greets = threading.Semaphore(0)
         self.greeted = 0
         self.asked = threading.Semaphore(0)
@@ -56,17 +61,18 @@ class Server:
         self.greets.acquire()
         self.greeted += 1
         connection.sendall(_INT.pack(len(_CONNECTED)) + _CONNECTED)
-        if self.greeted in self.drops:
-            connection.shutdown(socket.SHUT_RDWR)
-            return
-        while frame := self._frame(file):
+        self.done.append([])
+        while len(self.done[-1]) != self.drops.get(self.greeted) and (frame := self._frame(file)):
             xid, kind = _HEADER.unpack_from(frame)
             if kind == _CLOSE:
                 self.closed.set()
+            elif kind == _SET_DATA:
+                self.done[-1].append(frame[_DATA:-_INT.size])
             reply = struct.pack(">iqi", xid, 1, 0) + (_STAT if kind == _SET_DATA else b"")
             connection.sendall(_INT.pack(len(reply)) + reply)
             if kind == _CLOSE:
                 return
+        connection.shutdown(socket.SHUT_RDWR)
 
     @staticmethod
     def _frame(file: BinaryIO) -> bytes:
@@ -85,7 +91,7 @@ class Server:
             self._last.shutdown(socket.SHUT_RDWR)
 
 
-def run(play: Callable[[Server], Coroutine[Any, Any, None]], *, drops: range) -> Server:
+def run(play: Callable[[Server], Coroutine[Any, Any, None]], *, drops: Mapping[int, int]) -> Server:
     """Plays it on an event loop in a thread of its own, as a loop that stands still ends no test."""
     server, ended = Server(drops), threading.Event()
 
@@ -110,20 +116,30 @@ async def connected(server: Server) -> KazooSession:
     return session
 
 
-@pytest.mark.parametrize("data", [b"x", b"x" * 10_000], ids=["small", "large"])
-def test_what_waits_while_connections_are_dropped_is_done_at_last(data: bytes) -> None:
+@pytest.mark.parametrize("padding", [b"", b"x" * 10_000], ids=["small", "large"])
+def test_what_waits_while_connections_are_dropped_is_done_at_last_in_the_order_in_which_it_was_asked_for(
+    padding: bytes,
+) -> None:
+    numbers = itertools.count()
+
+    def asked() -> list[SetData]:
+        return [SetData("/a", b"%06d" % next(numbers) + padding) for _ in range(2 * IN_FLIGHT_MAX)]
+
     async def play(server: Server) -> None:
         session, calls = await connected(server), []
         for _ in server.drops:  # the one that was just dropped, then those after it
             await server.is_asked()
-            calls.append(asyncio.ensure_future(session.perform([SetData("/a", data)] * 2 * IN_FLIGHT_MAX)))
+            calls.append(asyncio.ensure_future(session.perform(asked())))
             await asyncio.sleep(0)  # so much is handed to kazoo while there is no connection
             server.greets.release()
         done = [result.code for results in await asyncio.gather(*calls) for result in results]
         assert done == [ZkCode.OK] * len(server.drops) * 2 * IN_FLIGHT_MAX
         await session.close()
 
-    assert run(play, drops=range(1, 5)).closed.is_set()
+    server = run(play, drops={1: 0, 2: 0, 3: 7, 4: 0, 5: 1})
+    assert server.closed.is_set()
+    assert all(done == sorted(done) for done in server.done)
+    assert {data for done in server.done for data in done} == {b"%06d" % n + padding for n in range(next(numbers))}
 
 
 def greets_when_told_to_stop(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +160,7 @@ def test_a_session_ends_that_is_closed_while_it_connects_again(monkeypatch: pyte
         greets_when_told_to_stop(server, monkeypatch)
         await session.close()
 
-    assert run(play, drops=range(1, 2)).closed.is_set()
+    assert run(play, drops={1: 0}).closed.is_set()
 
 
 def test_a_session_ends_that_comes_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,4 +174,4 @@ def test_a_session_ends_that_comes_after_its_time(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ZkUnreachable):
             await connecting
 
-    assert run(play, drops=range(0)).closed.is_set()
+    assert run(play, drops={}).closed.is_set()

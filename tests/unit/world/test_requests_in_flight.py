@@ -1,13 +1,15 @@
-"""`zookeeper.max.in.flight.requests`: no more than so many requests wait for their answers, as a stand-in sees them."""
+"""`zookeeper.max.in.flight.requests`: no more than so many requests wait for their answers, as a stand-in sees them; and
+none overtakes another."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.states import KazooState
 
 from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode, ZkOp, ZkResult
@@ -20,18 +22,34 @@ class StandIn(KazooClient):  # type: ignore[misc]  # kazoo has no types
 
     waiting: deque[Any]
     most = 0
+    sent: ClassVar[list[bytes]] = []
 
     def start_async(self) -> None:
         StandIn.most, self.waiting, self._session_id = 0, deque(), 7
+        StandIn.sent.clear()
+        self._tell(KazooState.CONNECTED)
+
+    def _tell(self, state: str) -> None:
         for listener in list(self.state_listeners):
-            listener(KazooState.CONNECTED)
+            listener(state)
+
+    def connects_again(self) -> None:
+        """Before the event loop hears that the connection was lost."""
+        lost, self.waiting = self.waiting, deque()
+        for reply in lost:
+            reply.set_exception(ConnectionLoss())
+        self._tell(KazooState.SUSPENDED)
+        self._tell(KazooState.CONNECTED)
 
     def _call(self, request: Any, reply: Any) -> None:
+        StandIn.sent.append(request.serialize())
         self.waiting.append(reply)
         StandIn.most = max(StandIn.most, len(self.waiting))
         asyncio.get_running_loop().call_later(0.0005, self._answer)
 
     def _answer(self) -> None:
+        if not self.waiting:
+            return
         reply = self.waiting.popleft()
         unit = getattr(reply, "_unit", None)
         reply.set([ZkResult(ZkCode.OK, data=b"")] * len(unit.ops) if unit is not None else None)
@@ -73,3 +91,23 @@ def test_no_setting_makes_it_more_than_kazoo_can_take(monkeypatch: pytest.Monkey
 
     asyncio.run(main())
     assert StandIn.most == IN_FLIGHT_MAX
+
+
+def test_none_overtakes_those_that_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that is asked for when there is another connection already, and nobody has heard of the loss."""
+    monkeypatch.setattr(zookeeper, "KazooClient", StandIn)
+    writes = [SetData("/a", str(n).encode()) for n in range(9)]
+
+    async def main() -> None:
+        session = await KazooConnector("zk:2181").connect(on_watch=lambda event: None, on_expired=lambda: None)
+        calls = []
+        for first in (0, 3, 6):
+            calls.append(asyncio.ensure_future(session.perform(writes[first : first + 3])))
+            session.client.connects_again()
+            await asyncio.sleep(0)
+        assert [result.code for results in await asyncio.gather(*calls) for result in results] == [ZkCode.OK] * 9
+        await session.close()
+
+    asyncio.run(main())
+    numbers = [int(data[-5:-4]) for data in StandIn.sent]
+    assert numbers == [0, 1, 2, *range(6), *range(9)]
