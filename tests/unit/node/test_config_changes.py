@@ -3,6 +3,7 @@ each form in which they can be switched on."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from itertools import chain, product
@@ -130,6 +131,52 @@ def test_the_controllers_own_configs_decide_before_those_of_the_cluster_and_thos
             assert found is (expected == "true"), (own, default)
 
     play(scenario, brokers=1, settings={UNCLEAN: static})
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("fails", ["its session ends", "it is refused"])
+@pytest.mark.parametrize("path", ["/config/brokers/100", "/config/brokers/<default>", "/config/changes"])
+def test_a_new_process_reads_what_stands_whatever_becomes_of_its_first_looks(
+    play: Play, path: str, fails: str, times: int
+) -> None:
+    """No notice is left that tells of it; those that come later are followed."""
+
+    async def scenario(cluster: Any) -> None:
+        zookeeper, failed = cluster.world.zookeeper, 0
+
+        def fail(op: Any) -> ZkCode | None:
+            nonlocal failed
+            if failed == times or not isinstance(op, GetData | GetChildren) or op.path != path:
+                return None
+            failed += 1
+            if fails == "it is refused":
+                return ZkCode.NO_AUTH
+            asyncio.get_running_loop().call_soon(zookeeper.expire_session, cluster.controller.zk.session_id)
+            return None
+
+        await cluster.machine.run(cluster.controller.stop())
+        await cluster.zk(
+            Create("/config/brokers/100", ConfigEntityZNode.encode({"log.retention.ms": "5"})),
+            Create("/config/brokers/<default>", ON),
+        )
+        zookeeper.tree.refusal = fail
+        cluster.controller = cluster.make()
+        await cluster.machine.run(cluster.controller.start())
+        for retention, unclean in (("5", "true"), ("6", "true"), ("6", "false")):
+            await cluster.world.sleep(20)
+            assert failed == times
+            names = {"": UNCLEAN, "100": "log.retention.ms"}
+            rows = [{"resource_type": 4, "resource_name": n, "configuration_keys": [names[n]]} for n in names]
+            answer = await cluster.ask(ApiKey.DESCRIBE_CONFIGS, 1, {"resources": rows})
+            assert [row["value"] for each in answer["results"] for row in each["configs"]] == [unclean, retention]
+            assert cluster.controller.state.settings.unclean_leader_election_enable is (unclean == "true")
+            if retention == "5":
+                await cluster.zk(SetData("/config/brokers/100", ConfigEntityZNode.encode({"log.retention.ms": "6"})))
+                await notify(cluster, b'{"version":2,"entity_path":"brokers/100"}')
+            else:
+                await configure(cluster, "<default>", "false", is_told=True)
+
+    play(scenario, brokers=1)
 
 
 async def configure(cluster: Any, broker: str, unclean: str | None, *, is_told: bool) -> None:
