@@ -18,6 +18,7 @@ from controller.wire.records import build_values
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
+from tests.worlds.alterations import check_alterations
 
 SET, DELETE = 0, 1
 TOPIC, BROKER = 2, 4
@@ -29,6 +30,19 @@ async def alter(cluster: Any, broker: int, kind: int, name: str, key: str, value
     answer = await cluster.call(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
     assert answer.responses[0].error_code == 0, answer.responses[0].error_message
     await cluster.world.sleep(1)
+
+
+def test_whatever_stands_there_becomes_what_was_asked_for(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        async def ask(api: ApiKey, body: dict[str, Any]) -> Any:
+            (row,) = (await cluster.call(1, api, 1, body)).responses
+            return row.error_code
+
+        await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        await check_alterations(cluster.world.zookeeper.tree, ask, own=1)
+
+    in_memory(scenario)
 
 
 def log_config(name: str) -> Callable[[Any], Any]:

@@ -1,5 +1,5 @@
-"""Configs are written under the eyes of one controller, whatever becomes of `/controller`, or of their own znode,
-between the looks and the write."""
+"""Configs are written as they were asked for, under the eyes of one controller, whatever becomes of `/controller`, or
+of their own znode, between the looks and the write."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkWriteOp
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
+from tests.worlds.alterations import check_alterations
 
 Play = Callable[..., list[Any]]
 PATH = ConfigEntityZNode.topic("t")
@@ -68,6 +69,19 @@ def test_configs_are_written_and_announced_or_neither(
         found = tree.get(PATH)
         assert (None if found is None else json.loads(found.payload)["config"]) == (theirs if is_refused else AFTER)
         assert len(tree.get(ConfigChangesZNode.path).children) == (0 if is_refused else 1)
+
+    play(scenario, brokers=1)
+
+
+def test_whatever_stands_there_becomes_what_was_asked_for(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        async def ask(api: ApiKey, body: dict[str, Any]) -> Any:
+            (row,) = (await cluster.ask(api, 1, body))["responses"]
+            return row["error_code"]
+
+        rows = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+        await check_alterations(cluster.world.zookeeper.tree, ask, own=100)
 
     play(scenario, brokers=1)
 

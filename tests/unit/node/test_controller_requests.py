@@ -445,17 +445,6 @@ def test_configs_are_edited_and_shown(play: Play) -> None:
     play(scenario)
 
 
-def test_replacing_configs_forgets_the_others(play: Play) -> None:
-    async def scenario(cluster: Any) -> None:
-        await create(cluster, topic("t", **configs(retention_ms="1")))
-        resource = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "segment.ms", "value": "2"}]}
-        answer = await cluster.ask(ApiKey.ALTER_CONFIGS, 1, {"resources": [resource]})
-        assert answer["responses"][0]["error_code"] == 0
-        assert json.loads(await cluster.read("/config/topics/t"))["config"] == {"segment.ms": "2"}
-
-    play(scenario)
-
-
 def test_unclean_election_switched_on_for_the_cluster_wakes_leaderless_partitions(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         await create(cluster, {"name": "t", **manual((1, 2))})

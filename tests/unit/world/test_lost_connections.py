@@ -29,8 +29,8 @@ _DATA: Final = _HEADER.size + _INT.size + len("/a") + _INT.size
 
 
 class Server:
-    """Answers each connection's handshake when `greets` lets it, and drops those whose number is in `drops` once so many
-    of their writes are done; all the others' writes are. Its threads end with the test."""
+    """Answers each connection's handshake when `greets` lets it, and drops those whose number is in `drops` once so
+    many of their writes are done; all the others' writes are. Its threads end with the test."""
 
     def __init__(self, drops: Mapping[int, int]) -> None:
         self.drops = drops
@@ -67,7 +67,7 @@ class Server:
             if kind == _CLOSE:
                 self.closed.set()
             elif kind == _SET_DATA:
-                self.done[-1].append(frame[_DATA:-_INT.size])
+                self.done[-1].append(frame[_DATA : -_INT.size])
             reply = struct.pack(">iqi", xid, 1, 0) + (_STAT if kind == _SET_DATA else b"")
             connection.sendall(_INT.pack(len(reply)) + reply)
             if kind == _CLOSE:

@@ -1,5 +1,5 @@
-"""`zookeeper.max.in.flight.requests`: no more than so many requests wait for their answers, as a stand-in sees them; and
-none overtakes another."""
+"""`zookeeper.max.in.flight.requests`: no more than so many requests wait for their answers, as a stand-in sees them;
+and none overtakes another."""
 
 from __future__ import annotations
 
