@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
+from typing import Any
 
-from controller.wire.zk_operations import Exists, GetChildren, GetData, WatchKind, ZkOp
+from controller.wire.zk_operations import Exists, GetChildren, GetData, WatchKind
+from controller.world.real import jute
 from controller.world.real.armed_watches import ArmedWatches
 
 C, D, X, LIST = WatchKind.CREATED, WatchKind.DATA_CHANGED, WatchKind.DELETED, WatchKind.CHILDREN_CHANGED
@@ -16,27 +18,31 @@ def armed(watches: ArmedWatches) -> bytes:
     return b"".join(request.body for request in watches.requests(7))
 
 
-ARMED = [  # reads that were answered (found or not), watches that fired -> paths still armed
-    ("data", [(GetData("/a", True), True)], [], {"/a"}),
-    ("no watch was asked for", [(GetData("/a"), True)], [], set()),
-    ("a missing znode leaves no data watch", [(GetData("/a", True), False)], [], set()),
-    ("but an existence watch", [(Exists("/a", True), False)], [], {"/a"}),
-    ("a change of data takes it", [(GetData("/a", True), True)], [(D, "/a")], set()),
-    ("a change of children leaves it", [(GetData("/a", True), True)], [(LIST, "/a")], {"/a"}),
-    ("a creation takes the existence watch", [(Exists("/a", True), False)], [(C, "/a")], set()),
-    ("a deletion takes all", [(GetData("/a", True), True), (GetChildren("/a", True), True)], [(X, "/a")], set()),
-]
+#: what was read, and whether it was found -> the kind of watch of a `setWatches` that stands then: of data, of
+#: existence, of children
+ARMS: dict[tuple[type[Any], bool], int] = {(GetData, True): 0, (Exists, True): 0, (Exists, False): 1,
+                                           (GetChildren, True): 2}  # fmt: skip
+#: what fired -> the kinds that do not stand any more
+TAKES = {C: {0, 1}, D: {0, 1}, X: {0, 1, 2}, LIST: {2}}
+STEPS: list[Any] = [*product((GetData, Exists, GetChildren), (True, False), (True, False)), *TAKES]
 
 
-@pytest.mark.parametrize(("reads", "fired", "left"), [row[1:] for row in ARMED], ids=[row[0] for row in ARMED])
-def test_what_is_armed(reads: list[tuple[ZkOp, bool]], fired: list[tuple[WatchKind, str]], left: set[str]) -> None:
-    watches = ArmedWatches("/chroot")
-    for op, found in reads:
-        watches.arm(op, found=found)
-    for kind, path in fired:
-        assert watches.disarm(kind, "/chroot" + path)
-    assert all(f"/chroot{path}".encode() in armed(watches) for path in left)
-    assert bool(armed(watches)) == bool(left)
+def test_what_a_new_connection_arms_is_what_stood_on_the_last_one() -> None:
+    """However reads of a znode and reports about it follow each other; what stands on another znode stays."""
+    for history in product(STEPS, repeat=3):
+        watches, stand = ArmedWatches("/chroot"), set[int]()
+        for read, found in ARMS:
+            watches.arm(read("/b", True), found=found)
+        for step in history:
+            if isinstance(step, WatchKind):
+                assert watches.disarm(step, "/chroot/a")
+                stand -= TAKES[step]
+                continue
+            read, is_watched, found = step
+            watches.arm(read("/a", is_watched), found=found)
+            stand |= {ARMS[read, found]} if is_watched and (read, found) in ARMS else set()
+        paths = [[*(["/chroot/a"] if kind in stand else []), "/chroot/b"] for kind in range(3)]
+        assert armed(watches) == jute.encode_set_watches(7, *paths).body, history
 
 
 def test_a_missing_znode_is_reported_to_nobody_and_not_armed() -> None:
