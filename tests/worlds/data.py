@@ -4,8 +4,7 @@ are told, and a record counts as acknowledged when all in sync have it. So a tes
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from controller.wire.zk_operations import Create, SetData
 from controller.wire.znodes import (
     IsrChangeNotificationZNode,
     LogDirEventNotificationZNode,
+    ReassignPartitionsZNode,
     TopicPartitionStateZNode,
     TopicZNode,
     encode_partitions,
@@ -38,19 +38,25 @@ class Replica:
 
 
 class Cluster(Stage):
-    """Brokers 1 to 4 with two topics, a controller in office, and one acknowledged record in each partition."""
+    """Brokers 1 to 4 with two topics, a controller in office, and one acknowledged record in each partition. Where they
+    have other ids, the scenes below are played by those."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, brokers: Sequence[int] = BROKERS, **settings: Any) -> None:
+        self.brokers = brokers
         self.replicas: dict[tuple[int, TopicPartition], Replica] = {}
         #: partition -> records that were acknowledged, since its topic was made
         self.acked: dict[TopicPartition, set[int]] = {}
         self.records = 0
         super().__init__(**settings)
-        self.broker_starts(*BROKERS)
+        self.broker_starts(*self.brokers)
         for topic, partitions in TOPICS.items():
-            self.topic(topic, **partitions)
+            self.topic(topic, **{name: tuple(map(self.id_of, replicas)) for name, replicas in partitions.items()})
         self.start()
         self.produce()
+
+    def id_of(self, number: int) -> BrokerId:
+        """Of the first broker, the second and so on."""
+        return BrokerId(self.brokers[number - 1])
 
     # --- brokers
 
@@ -183,21 +189,22 @@ def session_lost(cluster: Cluster) -> None:
 
 
 def bounce(cluster: Cluster) -> None:
-    if 1 in cluster.broker_sessions:
-        cluster.broker_dies(1)
+    first = cluster.id_of(1)
+    if first in cluster.broker_sessions:
+        cluster.broker_dies(first)
         cluster.go_on(seconds=1)
-    cluster.broker_starts(1)
+    cluster.broker_starts(first)
     cluster.run()
 
 
 def move_by_request(cluster: Cluster) -> None:
-    target = (BrokerId(3), BrokerId(4))
+    target = (cluster.id_of(3), cluster.id_of(4))
     cluster.run(events.ApiPartitionReassignment({TopicPartition("t", 0): target}, 1))
 
 
 def move_by_znode(cluster: Cluster) -> None:
-    rows = [{"topic": "t", "partition": 1, "replicas": [4, 1]}, {"topic": "u", "partition": 0, "replicas": [2]}]
-    cluster.make("/admin/reassign_partitions", json.dumps({"version": 1, "partitions": rows}).encode())
+    target = {TopicPartition("t", 1): (cluster.id_of(4), cluster.id_of(1)), TopicPartition("u", 0): (cluster.id_of(2),)}
+    cluster.make("/admin/reassign_partitions", ReassignPartitionsZNode.encode(target))
     cluster.run()
 
 
@@ -213,7 +220,7 @@ def delete(cluster: Cluster) -> None:
 
 
 def create(cluster: Cluster) -> None:
-    cluster.topic("n", p0=(1, 3), p1=(4,))
+    cluster.topic("n", p0=(cluster.id_of(1), cluster.id_of(3)), p1=(cluster.id_of(4),))
     cluster.run()
 
 
@@ -222,20 +229,22 @@ def grow(cluster: Cluster) -> None:
     znode = cluster.tree.get("/brokers/topics/t")
     found = TopicZNode.decode(znode.payload if znode is not None else None)
     if found.partitions and not found.refused:
-        added = {**found.partitions, len(found.partitions): ReplicaAssignment(replicas=(BrokerId(1), BrokerId(4)))}
-        cluster.make("/brokers/topics/t", TopicZNode.encode(replace(found, partitions=added)))
+        added = ReplicaAssignment(replicas=(cluster.id_of(1), cluster.id_of(4)))
+        partitions = {**found.partitions, len(found.partitions): added}
+        cluster.make("/brokers/topics/t", TopicZNode.encode(replace(found, partitions=partitions)))
         cluster.run()
 
 
 def dir_fails(cluster: Cluster) -> None:
-    cluster.failed_dirs[2] = {TopicPartition("t", 1)}
-    data = LogDirEventNotificationZNode.encode(BrokerId(2))
+    second = cluster.id_of(2)
+    cluster.failed_dirs[second] = {TopicPartition("t", 1)}
+    data = LogDirEventNotificationZNode.encode(second)
     cluster.others_write(Create(LogDirEventNotificationZNode.sequence_path, data, sequence=True))
     cluster.run()
     cluster.failed_dirs.clear()
-    if 2 in cluster.broker_sessions:  # with a good disk it is started again
-        cluster.broker_dies(2)
-    cluster.broker_starts(2)
+    if second in cluster.broker_sessions:  # with a good disk it is started again
+        cluster.broker_dies(second)
+    cluster.broker_starts(second)
 
 
 def isr_change(cluster: Cluster) -> None:
@@ -249,10 +258,11 @@ def elect_by_request(cluster: Cluster) -> None:
 
 
 def shut_down(cluster: Cluster) -> None:
-    cluster.run(events.ControlledShutdown(BrokerId(2), -1, 3))
-    cluster.broker_dies(2) if 2 in cluster.broker_sessions else None
+    second = cluster.id_of(2)
+    cluster.run(events.ControlledShutdown(second, -1, 3))
+    cluster.broker_dies(second) if second in cluster.broker_sessions else None
     cluster.run()
-    cluster.broker_starts(2)
+    cluster.broker_starts(second)
 
 
 def balance(cluster: Cluster) -> None:

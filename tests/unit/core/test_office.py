@@ -34,7 +34,7 @@ def started(world: Any) -> Any:
     return world
 
 
-def another_takes_over(world: Any, controller_id: int = 99) -> None:
+def another_takes_over(world: Any, controller_id: int = 0) -> None:
     """Another controller wins: the znode names it, the epoch and its version rise."""
     world.others_write(Delete("/controller"))
     world.others_write(Create("/controller", json.dumps({"version": 2, "brokerid": controller_id}).encode()))
@@ -67,11 +67,12 @@ def test_a_second_term_behaves_like_the_first(world: Any) -> None:
 
 
 def test_the_loser_of_an_election_waits(world: Any) -> None:
-    world.make("/controller", b'{"version":2,"brokerid":99}')
+    world.make("/controller", b'{"version":2,"brokerid":0}')
     world.make("/controller_epoch", b"4")
     world.take_lines()
     world.start()
-    assert world.state.active_controller_id == 99 and not world.state.serving
+    assert world.state.active_controller_id == 0 and not world.state.serving
+    assert ev.ZK_DATA_REFUSED not in {line.event for line in world.logs}
     assert world.take_lines() == []
     world.others_write(Delete("/controller"))
     world.run()
@@ -152,7 +153,7 @@ def test_who_has_lost_the_office_names_who_has_it_and_nobody_without_a_session(w
     assert world.state.active_controller_id == 100
     another_takes_over(world)
     world.run()
-    assert (world.state.serving, world.state.active_controller_id) == (False, 99)
+    assert (world.state.serving, world.state.active_controller_id) == (False, 0)
     world.run(events.Expire())
     assert (world.state.session_id, world.state.active_controller_id) == (None, None)
     world.others_write(Delete("/controller"))

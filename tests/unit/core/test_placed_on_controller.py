@@ -136,7 +136,7 @@ def test_the_controller_shows_a_rack_where_all_brokers_have_one(
     assert {broker.broker_id: broker.rack for broker in live_brokers(world.state)}[100] == own
 
 
-OTHER = 101
+OTHER = 0
 
 
 def handed_over(world: Any, *, named: int = OTHER) -> None:

@@ -1,8 +1,10 @@
-"""Numbers that Kafka has for what a controller does, and that what goes in and out of the core never changes."""
+"""Numbers that Kafka has for what a controller does; those of brokers, which are names; and that what goes in and out
+of the core never changes."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from controller.core import effects, events, leader_choice, partitions, settings, state_znodes, transitions
 from controller.core.events import ControllerState, ElectionType
+from tests.worlds.data import SCENES, Cluster
 
 #: Source: Kafka 3.9 `ControllerState`.
 DOING = (
@@ -43,3 +46,27 @@ def test_events_effects_and_what_is_decided_are_values(value: type[Any]) -> None
     for field in dataclasses.fields(value):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(object.__new__(value), field.name, None)
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
+def test_to_be_broker_0_makes_no_difference(scene: Any) -> None:
+    """Nor which of the four it is."""
+
+    def played(*brokers: int) -> str:
+        cluster = Cluster(brokers=brokers, unclean_leader_election_enable=True)
+        cluster.recounts = False
+        for dies in brokers[:2]:
+            scene(cluster)
+            cluster.go_on(seconds=1)
+            cluster.broker_dies(dies)
+            cluster.go_on(seconds=1)
+            cluster.broker_starts(dies)
+            cluster.go_on(seconds=1)
+        leaders = (getattr(request, "live_leaders", ()) for request in cluster.sent)
+        said = (*cluster.lines, *cluster.logs, *cluster.traces, *cluster.replies.values(), *leaders)
+        return "\n".join(map(str, said))
+
+    for first in (0, 3):
+        ids = [(first + n) % 4 for n in range(4)]
+        others = played(*(20_000 + each for each in ids))
+        assert played(*ids) == re.sub("2000(?=[0-3])|2(?=900[0-3])", "", others), "and ports are of 9000 and the id"
