@@ -92,7 +92,13 @@ class Scene:
 def test_what_is_queued_is_done_or_left() -> None:
     scene = Scene()
     assert scene.problems() == ""
-    for queued, queue, under_way, complains in ((6, [], None, True), (6, [1], None, False), (7, [1], 1, False)):
+    for queued, queue, under_way, complains in (
+        (6, [], None, True),
+        (6, [1], None, False),
+        (7, [1], 1, False),
+        (6, [1], 1, True),
+        (9, [1], 1, False),  # some were merged
+    ):
         scene.has(queued=queued, _queue=queue, _under_way=under_way)
         assert ("requests 5 are done, and" in scene.problems()) is complains, (queued, queue)
 
