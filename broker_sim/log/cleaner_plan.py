@@ -17,7 +17,8 @@ from broker_sim.log.segment import MAX_RELATIVE_OFFSET, Segment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPlan:
-    """What a compaction of one log would do: offsets from `first_dirty` up to `first_uncleanable` are new to it."""
+    """What a compaction of one log would do: offsets from `first_dirty` up to `first_uncleanable`, where a segment
+    begins, are new to it."""
 
     first_dirty: int
     first_uncleanable: int
@@ -49,7 +50,8 @@ def plan_cleaning(
     high_watermark: int,
     now_ms: int,
 ) -> CleaningPlan:
-    """How far a log can be compacted: never the segment that is written to, nothing above the high watermark.
+    """How far a log can be compacted: whole segments, never the one that is written to, nor one with anything above the
+    high watermark, since what is not committed may be cut off again.
 
     `cleaned_up_to` is the checkpoint; one that lies outside of the log counts for nothing. May raise OSError.
     """
@@ -58,11 +60,11 @@ def plan_cleaning(
     bounds = [high_watermark, segments[-1].base_offset]
     if config.min_compaction_lag_ms > 0:
         bounds += [s.base_offset for s in dirty if largest_timestamp(s) > now_ms - config.min_compaction_lag_ms][:1]
-    first_uncleanable = max(first_dirty, min(bounds))
-    bound = next((s.base_offset for s in _closed_from(segments, first_uncleanable)), segments[-1].base_offset)
+    beyond = _closed_from(segments, max(first_dirty, min(bounds)))
+    bound = beyond[0].base_offset if beyond else segments[-1].base_offset
     return CleaningPlan(
         first_dirty=first_dirty,
-        first_uncleanable=first_uncleanable,
+        first_uncleanable=bound,
         # A segment that is compacted in part counts on both sides, as in Kafka.
         clean_bytes=sum(s.size for s in segments if s.base_offset < first_dirty),
         cleanable_bytes=sum(s.size for s in _closed_from(segments, min(first_dirty, bound)) if s.base_offset < bound),

@@ -205,7 +205,7 @@ def test_how_far_and_whether_a_log_is_compacted(seed: int) -> None:
         )
         clean = sum(s.size for s in segments if s.base_offset < first)
         assert plan == CleaningPlan(
-            first_dirty=first, first_uncleanable=last, clean_bytes=clean, cleanable_bytes=sum(to_clean),
+            first_dirty=first, first_uncleanable=bound, clean_bytes=clean, cleanable_bytes=sum(to_clean),
             is_overdue=bool(times) and now_ms - min(times) > config.max_compaction_lag_ms,
         )  # fmt: skip
         total = clean + sum(to_clean)

@@ -13,7 +13,7 @@ import pytest
 from broker_sim.config import ReplicaSettings
 from broker_sim.log.config import LogConfig
 from broker_sim.replicas.log_cleaner import LogCleaner
-from controller.wire.records import Record, build_batch
+from controller.wire.records import Record, build_batch, iterate
 from controller.wire.types import TopicPartition
 from controller.world.simulated.loop import run
 from tests.worlds.chores import table, written
@@ -106,6 +106,24 @@ def test_each_thread_has_its_part_of_the_buffer(tmp_path: Path, threads: int, lo
         cleaner.start()
         assert len(broker.supervisor.running) == threads
         await cleaner.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("watermark", range(10))
+def test_no_record_gives_way_to_one_that_is_not_committed(tmp_path: Path, watermark: int) -> None:
+    """It may be cut off again, and then the key would have no value at all. Segments end at 3, 6 and 9."""
+
+    async def main() -> None:
+        broker = table(tmp_path)
+        partition = written(broker, TP, 9, segment_bytes=300, **COMPACT)
+        partition.hw = watermark
+        while await LogCleaner(broker).clean_one():
+            pass
+        partition.log.truncate(watermark)
+        assert [r.offset for batch in partition.log.batches() for r in iterate(batch)][-1:] == [
+            watermark - 1 for _ in range(watermark and 1)
+        ]
 
     run(main())
 
