@@ -183,6 +183,10 @@ class Log(StoredLog):
         with storage_failures(self.log_dir):
             return self._segments.locate(offset, max_bytes=max_bytes, bound=bound, min_one=min_one)
 
+    def has_segment_between(self, offset: int, bound: int) -> bool:
+        """Whether a segment begins above `offset` and not above `bound`: then a read from `offset` ends before it."""
+        return any(offset < segment.base_offset <= bound for segment in self.segments[1:])
+
     def batches(self) -> Iterator[bytes]:
         """All batches that hold readable records, in order."""
         offset = self.log_start_offset

@@ -195,7 +195,7 @@ class Fetching:
         A follower's fetch is recorded on arrival (broker.md §12.2).
         """
         results, found = self._read_all(request, is_arrival=True)
-        if request.max_wait_ms > 0 and results and found < request.min_bytes and not _has_error(results):
+        if request.max_wait_ms > 0 and results and not _has_error(results) and self._is_too_little(request, found):
             before = {tp: len(result.records) for tp, result in results.items()} if found else {}
             del results  # as long as the fetch waits it holds no more than what it asked for
             self._table.meters.waiting_fetch += 1
@@ -312,6 +312,14 @@ class Fetching:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
+    def _least_bytes(self, request: FetchRequest) -> int:
+        """Nobody waits for more than the answer may have. Source: Kafka 3.9 `KafkaApis.handleFetchRequest`."""
+        return min(request.min_bytes, request.max_bytes, self._table.settings.fetch_max_bytes)
+
+    def _is_too_little(self, request: FetchRequest, found: int) -> bool:
+        """Whether what was found on arrival is to be waited upon. Where nothing was, nothing is looked for again."""
+        return found < self._least_bytes(request) and not (found and self._has_enough(request))
+
     async def _wait(self, request: FetchRequest) -> None:
         """Until there is enough, the time is over, or the follower has something new to ask for."""
         loop, first, follower = asyncio.get_running_loop(), self._table.first_fetches, request.follower
@@ -330,19 +338,23 @@ class Fetching:
         return [p.higher_watermark for p in found]
 
     def _has_enough(self, request: FetchRequest) -> bool:
-        """Whether a waiting fetch is to be answered: enough bytes, or something changed that the asker must know."""
-        now_ms, total = self._table.now_ms(), 0
+        """Whether a waiting fetch is to be answered: enough bytes, all there is in a segment that gets no more, or
+        something changed that the asker must know. Source: Kafka 3.9 `DelayedFetch.tryComplete`."""
+        now_ms, total, least = self._table.now_ms(), 0, self._least_bytes(request)
         for topic_partition, position in request.partitions.items():
             try:
                 partition = self._table.get(topic_partition)
                 log = self._checked_log(request, partition, position)
                 if not self._is_throttled(request, partition, now_ms):
                     bound = log.leo if request.follower is not None else partition.hw
-                    total += log.readable_bytes(position.fetch_offset, max_bytes=position.max_bytes, bound=bound)
+                    size = log.readable_bytes(position.fetch_offset, max_bytes=position.max_bytes, bound=bound)
+                    if size and log.has_segment_between(position.fetch_offset, bound):
+                        return True
+                    total += size
             except KafkaError as error:
                 self._table.note_failure(error)
                 return True
-            if total >= request.min_bytes:
+            if total >= least:
                 return True
         return False
 

@@ -90,3 +90,46 @@ def test_a_fetch_waits_for_enough_in_all_its_partitions_together(
             assert got == [min(has.get(number, 0), 2) for number in range(3)]
 
     cluster_of.run(tmp_path, scenario, brokers=(1,))
+
+
+@pytest.mark.parametrize("limit", ["of the request", "of the broker"])
+def test_nobody_waits_for_more_than_an_answer_may_have(cluster_of: type[Cluster], tmp_path: Path, limit: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        size, table, tp = len(cluster.batch([b"x" * 1000])), cluster.nodes[1].manager.table, PARTITIONS[0]
+        cluster.appoint(tp, 1, (1,), (1, 2), is_new=True)
+        await cluster.produce(tp, 1, [b"x" * 1000])
+        await cluster.produce(tp, 1, [b"x" * 1000])
+        is_request = limit == "of the request"
+        table.settings = replace(table.settings, fetch_max_bytes=EVERYTHING if is_request else 2 * size)
+        request = FetchRequest(
+            partitions={tp: FetchPartition(fetch_offset=0, max_bytes=EVERYTHING)}, max_wait_ms=400,
+            min_bytes=EVERYTHING, max_bytes=2 * size if is_request else EVERYTHING,
+        )  # fmt: skip
+        before_ms = cluster.world.clock.now_ms()
+        results = await cluster.nodes[1].manager.fetching.fetch(request)
+        assert (len(results[tp].records), cluster.world.clock.now_ms()) == (2 * size, before_ms)
+
+    cluster_of.run(tmp_path, scenario, brokers=(1,))
+
+
+@pytest.mark.parametrize(("replica_id", "offset", "is_at_once"), [(-1, 1, True), (2, 1, True), (-1, 2, False)])
+def test_who_reads_a_segment_that_gets_no_more_does_not_wait_for_more(
+    cluster_of: type[Cluster], tmp_path: Path, replica_id: int, offset: int, is_at_once: bool
+) -> None:
+    """Segments of two batches each: what is read from offset 1 on ends with the first, however much follows."""
+
+    async def scenario(cluster: Cluster) -> None:
+        size, tp = len(cluster.batch([b"x" * 1000])), PARTITIONS[0]
+        cluster.appoint(tp, 1, (1,), (1, 2), is_new=True)
+        for _ in range(3):
+            await cluster.produce(tp, 1, [b"x" * 1000])
+        request = FetchRequest(
+            partitions={tp: FetchPartition(fetch_offset=offset, max_bytes=EVERYTHING)}, max_wait_ms=400,
+            min_bytes=2 * size, max_bytes=EVERYTHING, replica_id=replica_id,
+        )  # fmt: skip
+        before_ms = cluster.world.clock.now_ms()
+        results = await cluster.nodes[1].manager.fetching.fetch(request)
+        assert len(results[tp].records) == size
+        assert (cluster.world.clock.now_ms() == before_ms) is is_at_once
+
+    cluster_of.run(tmp_path, scenario, brokers=(1,), log_segment_bytes=2_500)
