@@ -319,8 +319,10 @@ class Partition:
     # -- what a follower does --------------------------------------------------------------------------------------
 
     def follow_watermark(self, leader_hw: int) -> None:
-        """The leader's high watermark, as far as the own log goes. It may fall, as the leader's may."""
-        self._follower_hw = min(leader_hw, self._open_log.leo)
+        """The leader's high watermark, as far as the own log goes. It may fall, as the leader's may, but not below the
+        log's start: a new leader may know less than this one was told. Source: `UnifiedLog.updateHighWatermark`."""
+        log = self._open_log
+        self._follower_hw = min(max(leader_hw, log.log_start_offset), log.leo)
         self.higher_watermark.wake()
 
     def truncate(self, offset: int) -> int:

@@ -199,6 +199,10 @@ def test_a_follower_follows_the_watermark_as_far_as_its_log_goes(tmp_path: Path)
         before = world.wakes
         partition.follow_watermark(leader_hw)
         assert (partition.hw, world.wakes) == (hw, (before[0], before[1] + 1, before[2]))
+    world.log.raise_log_start(2)
+    partition.follow_watermark(1)
+    assert partition.hw == 2, "what is below the log's start is nowhere"
+    partition.follow_watermark(9)
     assert partition.truncate(9) == 0 and partition.hw == 6
     assert partition.truncate(4) == len(BATCH) and partition.hw == 4
     partition.follow_watermark(2)
