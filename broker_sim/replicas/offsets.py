@@ -154,10 +154,11 @@ class Offsets:
         log.raise_log_start(new_start)
         return new_start
 
-    @staticmethod
-    def _deleted(partition: Partition, new_start: int) -> DeleteRecordsResult | None:
+    def _deleted(self, partition: Partition, new_start: int) -> DeleteRecordsResult | None:
         if partition.is_offline:
             return DeleteRecordsResult(error=ErrorCode.KAFKA_STORAGE_ERROR)
+        if self._table.partitions.get(partition.topic_partition) is not partition:
+            return DeleteRecordsResult(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if partition.led is None:
             return DeleteRecordsResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         low = partition.low_watermark()

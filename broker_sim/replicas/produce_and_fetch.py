@@ -48,12 +48,14 @@ class _Unacknowledged:
     end_offset: int
     result: ProduceResult
 
-    def outcome(self) -> ErrorCode | None:
-        """The final code, None while it must wait (§12.6)."""
-        if self.partition.is_offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+    def outcome(self, table: ReplicaTable) -> ErrorCode | None:
+        """The final code, None while it must wait (§12.6): of a deleted topic, that nobody knows it."""
+        try:
+            hosted = table.get(self.partition.topic_partition)
+        except KafkaError as error:
+            return error.code
         led = self.partition.led
-        if led is None:
+        if led is None or hosted is not self.partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if led.high_watermark < self.end_offset:
             return None
@@ -143,7 +145,7 @@ class Producing:
 
         def is_ready() -> bool:
             for topic_partition, each in waiting.items():
-                if topic_partition not in final and (code := each.outcome()) is not None:
+                if topic_partition not in final and (code := each.outcome(self._table)) is not None:
                     final[topic_partition] = code
             return len(final) == len(waiting)
 

@@ -96,17 +96,19 @@ def test_a_deletion_that_waits_learns_that_leadership_moved(cluster_of: type[Clu
     run(cluster_of, tmp_path, scenario)
 
 
-NONE, FENCED, ELSEWHERE, STORAGE = (
+NONE, FENCED, ELSEWHERE, STORAGE, UNKNOWN = (
     ErrorCode.NONE,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-LED_ON, ANOTHER, DELETED, FAILED = (
+LED_ON, ANOTHER, DELETED, FAILED, GONE = (
     "the leader leads on in a newer epoch, by fewer followers",
     "another leader",
     "the replica is deleted",
     "the disk fails",
+    "the topic is deleted",
 )
 #: who waits, at which broker -> what each is told at once when this becomes of the partition there
 WAITERS = [
@@ -115,7 +117,7 @@ WAITERS = [
     ("a follower", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
     ("a follower that is left out", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
     ("a producer", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
-    ("a deletion of records", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a deletion of records", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: UNKNOWN, FAILED: STORAGE}),
 ]
 
 
@@ -142,7 +144,7 @@ def ask(cluster: Cluster, who: str, broker: int) -> Any:
     return asyncio.ensure_future(error())
 
 
-@pytest.mark.parametrize("change", [LED_ON, ANOTHER, DELETED, FAILED])
+@pytest.mark.parametrize("change", [LED_ON, ANOTHER, DELETED, FAILED, GONE])
 @pytest.mark.parametrize(("who", "broker", "errors"), WAITERS, ids=[row[0] for row in WAITERS])
 def test_who_waits_learns_at_once_what_became_of_the_partition(
     cluster_of: type[Cluster], tmp_path: Path, who: str, broker: int, errors: dict[str, ErrorCode], change: str
@@ -160,13 +162,16 @@ def test_who_waits_learns_at_once_what_became_of_the_partition(
         match change:
             case "another leader":
                 cluster.appoint(TP, 2, ALL, ALL)
+            case "the topic is deleted":  # brokers hear of it in their metadata first
+                cluster.metadata.known.discard(TP)
+                cluster.stop_replica(TP, broker, delete=True)
             case "the replica is deleted":
                 cluster.stop_replica(TP, broker, delete=True)
             case "the disk fails":
                 cluster.nodes[broker].manager.fail_log_dir(str(cluster.nodes[broker].partition(TP).log.log_dir))
             case _:
                 cluster.appoint(TP, 1, (1, 2), (1, 2))
-        assert await waiting is errors[change]
+        assert await waiting is errors.get(change, UNKNOWN)
         assert cluster.world.loop.time() - before < 0.1
 
     run(cluster_of, tmp_path, scenario)
