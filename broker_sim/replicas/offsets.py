@@ -15,6 +15,7 @@ from broker_sim.replicas.partition import Partition
 from broker_sim.replicas.table import ReplicaTable
 from broker_sim.replicas.types import (
     CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
@@ -54,6 +55,11 @@ class OffsetQuestion:
         """Whether only committed records may be told of."""
         return self.replica_id == CONSUMER_REPLICA_ID
 
+    @property
+    def needs_leader(self) -> bool:
+        """Whether only the leader may answer: who compares replicas asks each."""
+        return self.replica_id != DEBUGGING_REPLICA_ID
+
 
 class Offsets:
     """ListOffsets, OffsetForLeaderEpoch and DeleteRecords of one broker."""
@@ -68,7 +74,8 @@ class Offsets:
             return ListedOffset(error=ErrorCode.UNSUPPORTED_VERSION)
         try:
             partition = self._table.get(topic_partition)
-            return self._list(partition, partition.local_log(question.current_leader_epoch), question)
+            log = partition.local_log(question.current_leader_epoch, needs_leader=question.needs_leader)
+            return self._list(partition, log, question)
         except KafkaError as error:
             self._table.note_failure(error)
             return ListedOffset(error=error.code)
@@ -97,8 +104,8 @@ class Offsets:
     @staticmethod
     def _refuse_before_epoch(partition: Partition, question: OffsetQuestion) -> None:
         """A new leader does not know yet how much of its log is committed. Raises KafkaError."""
-        led = partition.leading()
-        if question.is_consumer and led.high_watermark < led.epoch_start:
+        led = partition.led
+        if question.is_consumer and led is not None and led.high_watermark < led.epoch_start:
             is_known = question.version >= _OFFSET_NOT_AVAILABLE_SINCE
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
 

@@ -17,6 +17,8 @@ from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, TopicPartiti
 
 #: `replica_id` of a fetch or ListOffsets by a client.
 CONSUMER_REPLICA_ID: Final = -1
+#: `replica_id` of a ListOffsets that any replica answers, of its whole log.
+DEBUGGING_REPLICA_ID: Final = -2
 LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3

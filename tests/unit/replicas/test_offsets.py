@@ -125,6 +125,11 @@ def test_who_may_be_asked(tmp_path: Path) -> None:
             ends = cluster.nodes[1].manager.offsets.epoch_end(TP, leader_epoch=0, current_leader_epoch=epoch)
             assert ends == (EpochEnd(leader_epoch=0, end_offset=2) if error is NONE else EpochEnd(error=error))
         assert listed(cluster, LATEST, broker=2).error is NOT_LEADER
+        assert listed(cluster, LATEST, broker=2, replica_id=1).error is NOT_LEADER
+        assert listed(cluster, LATEST, broker=2, replica_id=-2) == ListedOffset(offset=4, leader_epoch=1)
+        assert listed(cluster, 101, broker=2, replica_id=-2) == ListedOffset(timestamp=300, offset=2, leader_epoch=1)
+        assert listed(cluster, LATEST, replica_id=-2) == ListedOffset(offset=6, leader_epoch=1)
+        assert listed(cluster, LATEST, broker=2, replica_id=-2, current_leader_epoch=0).error is FENCED
         assert listed(cluster, LATEST, tp=COMPACTED).error is UNKNOWN
         cluster.metadata.known.add(COMPACTED)
         assert listed(cluster, LATEST, tp=COMPACTED).error is NOT_LEADER, "it is somewhere else"
