@@ -117,6 +117,8 @@ class Log(StoredLog):
         return bool(taken) and is_empty and taken[0][0].base_offset < self.leo < taken[-1][0].next_offset
 
     def _write(self, batch: bytes, header: BatchHeader, now_ms: int) -> None:
+        # Of a segment that a start found, or that a cut has left, the age counts from its next batch.
+        self._segments.active.created_ms = self._segments.active.created_ms or now_ms
         if must_roll(self._segments.active, header, self.config, now_ms=now_ms) is not None:
             self._roll(header.base_offset, now_ms)
         active = self._segments.active

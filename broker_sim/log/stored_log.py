@@ -143,6 +143,8 @@ class StoredLog:
             trusted_below=None if is_clean else recovery_point,
             on_batch=note,
         )
+        for segment in self._segments:
+            segment.jitter_ms = self._draw_jitter_ms()
         lost = any(repair.lost_bytes for repair in repairs)
         if len(self._segments) and self._segments.active.next_offset < log_start_offset:
             repairs += self._give_up(log_start_offset)
@@ -279,11 +281,15 @@ class StoredLog:
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(self.folder, base_offset, shape=self.shape, files=self.files, created_ms=now_ms)
-        limit_ms = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
-        segment.jitter_ms = self._hooks.jitter_of(limit_ms) if limit_ms > 0 else 0
+        segment.jitter_ms = self._draw_jitter_ms()
         # An empty log that does not begin at 0 has its start in the name of a file, which a kill must not take away.
         segment.create(lazily=base_offset == 0)
         self._segments.add(segment)
+
+    def _draw_jitter_ms(self) -> int:
+        """`LogConfig.randomSegmentJitter`, which each segment has, also one that a start finds."""
+        limit_ms = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
+        return self._hooks.jitter_of(limit_ms) if limit_ms > 0 else 0
 
     def _remove(self, segment: Segment) -> None:
         """Takes a segment out: its files are renamed now and removed later."""

@@ -146,6 +146,7 @@ class PlainLog:
             self.flush(now_ms)
 
     def _append(self, batch: Batch, now_ms: int) -> None:
+        self.active.created_ms = self.active.created_ms or now_ms
         if self.must_roll(batch, now_ms):
             self.roll(batch.base, now_ms)
         is_first, self.active.is_made = not self.active.is_made, True
@@ -308,7 +309,8 @@ class PlainLog:
         read: list[Batch] = []
         for number, segment in enumerate(self.segments):
             end = self.segments[number + 1].base if segment is not self.active else None
-            segment.created_ms = segment.jitter_ms = 0
+            limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+            segment.created_ms, segment.jitter_ms = 0, self.jitter(limit) if limit else 0
             if recovery is not None and (end is None or end > recovery):
                 segment.rebuild(self.config)
                 read += segment.batches

@@ -383,3 +383,24 @@ def test_a_disk_that_fails_at_any_step_loses_nothing_that_was_written(steps: Any
         wanted = {offset: value for offset, value in kept.items() if offset >= start}
         assert {offset: found.get(offset) for offset in wanted} == wanted
         assert set(found) == set(range(again.log_start_offset, again.leo))
+
+
+def test_a_segment_is_closed_by_its_age_whoever_made_it(tmp_path: Path) -> None:
+    """Its records have no time. Where nobody said when it was made, its age counts from the next batch on; and each has
+    its part of `segment.jitter.ms`, which was drawn anew at the start."""
+    jitters = iter([30, 0, 10, 20, 0])
+    config = replace(SMALL, segment_bytes=10_000, segment_ms=100, segment_jitter_ms=50)
+    hooks = LogHooks(jitter_of=lambda limit_ms: next(jitters))
+    log = Log(TP, tmp_path / "t-0", config, hooks=hooks)
+    log.create()
+
+    def write(now_ms: int) -> int:
+        log.append_as_leader(build_batch([Record(0, -1, b"k", b"v")]), leader_epoch=0, now_ms=now_ms)
+        return log.segments[-1].base_offset
+
+    assert [write(at) for at in (1_000, 1_070, 1_071)] == [0, 0, 2]
+    log.close()
+    log = Log(TP, tmp_path / "t-0", config, hooks=hooks)
+    log.load(is_clean=True)
+    assert [segment.jitter_ms for segment in log.segments] == [10, 20]
+    assert [write(at) for at in (5_000, 5_080, 5_081)] == [2, 2, 5]
