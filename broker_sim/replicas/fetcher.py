@@ -223,6 +223,8 @@ class ReplicaFetcher:
             self._table.meters.copied_in(len(result.records), is_reassigned=is_added)
             state.offset = log.leo
             state.lag = max(0, result.high_watermark - log.leo)
+            if result.records:  # who got some is last in the next fetch: answers may have no room for all
+                self._states[topic_partition] = self._states.pop(topic_partition)
 
     async def _reset_offset(self, topic_partition: TopicPartition, state: FetchProgress) -> None:
         """The leader's log does not have our offset: take its end, or go on at its start (§13)."""

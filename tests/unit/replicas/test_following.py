@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_sim.replicas.fetch_session import FetchSessionCache
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
@@ -201,3 +203,27 @@ def test_records_that_come_after_the_follower_heard_of_another_state_are_not_tak
             assert record.value == b"x" * 10_000
 
     Cluster.run(tmp_path, scenario, brokers=BOTH)
+
+
+def test_who_has_no_session_gets_of_each_partition_in_turn(tmp_path: Path) -> None:
+    """An answer is full with one batch, and the leader has no slot for a session, which would keep the order."""
+    tps = [TopicPartition("t", number) for number in range(3)]
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.nodes[1].sessions = FetchSessionCache(random.Random(1), slots=0)
+        cluster.nodes[2].paused.update(tps)
+        for tp in tps:
+            cluster.appoint(tp, 1, BOTH, BOTH, is_new=True)
+            for _ in range(40):
+                await cluster.produce(tp, 1, [b"x" * 1_000])
+        cluster.nodes[2].paused.clear()
+        ends = [0, 0, 0]
+        while min(ends) < 40:
+            await cluster.world.sleep(0.002)
+            ends = [cluster.nodes[2].log_end(tp) for tp in tps]
+            assert max(ends) - min(ends) < 4, ends
+
+    Cluster.run(
+        tmp_path, scenario, brokers=BOTH, num_replica_fetchers=1, replica_fetch_max_bytes=1_000,
+        replica_fetch_response_max_bytes=1_000,
+    )  # fmt: skip
