@@ -7,11 +7,14 @@ Source: Kafka 3.9 `LogLoader`, spec broker.md §4.2, §10.2.
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.log.files import Files
 from broker_sim.log.segment import (
     CLEANED_SUFFIX,
@@ -24,6 +27,8 @@ from broker_sim.log.segment_shape import SegmentShape
 from broker_sim.log.segments import Segments
 from controller.wire.records import BatchHeader
 
+#: offset, length, checksum, magic: how a record of message format 0 or 1 begins.
+_OLDER: Final = struct.Struct(">qiIb")
 _KINDS: Final = ("log", *COMPANIONS)
 _LEFTOVERS: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, ".tmp")
 
@@ -111,6 +116,7 @@ def load_segments(
     is_cut = False
     for index, base in enumerate(bases):
         segment = Segment(folder, base, shape=shape, files=files)
+        _refuse_older_format(segment.log_path)
         size = segment.log_path.stat().st_size
         overlaps = len(segments) > 0 and base < segments.active.next_offset
         if is_cut or overlaps:
@@ -128,6 +134,26 @@ def load_segments(
         elif loaded.rebuilt is not None and is_trusted:
             yield Repair(path=segment.log_path, reason=f"indexes were rebuilt: {loaded.rebuilt}")
         segments.add(segment)
+
+
+def _refuse_older_format(log_path: Path) -> None:
+    """Records of message formats 0 and 1 (Kafka before 0.11) are no batches, but they are not to be cut off as damage.
+
+    Raises: LogDirsUnusable, where the file begins with one that is intact.
+    """
+    with log_path.open("rb") as file:
+        head = file.read(_OLDER.size)
+        if len(head) < _OLDER.size:
+            return
+        _, length, crc, magic = _OLDER.unpack(head)
+        if magic not in (0, 1) or not 0 < length <= log_path.stat().st_size:
+            return
+        file.seek(_OLDER.size - 1)
+        if zlib.crc32(file.read(length - 4)) == crc:
+            raise LogDirsUnusable(
+                f"{log_path} has records of message format {magic}, of Kafka before 0.11, which this broker does not "
+                "read; it was left as it is: move its folder out of the log dir"
+            )
 
 
 def _remove_orphans(folder: Path, names: Collection[str], bases: set[int], files: Files) -> Iterator[Repair]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
 
+from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.log.log import Log
 from broker_sim.log.segment import Segment
 from tests.worlds.logs import append, names, new_log, reopened, values
@@ -60,6 +63,29 @@ def test_a_log_ends_before_the_first_batch_that_is_not_intact(tmp_path: Path, da
             assert append(again) == header.base_offset
             third, repairs = reopened(again)
             assert (third.leo, repairs) == (header.base_offset + 1, [])
+
+
+def older(magic: int, value: bytes) -> bytes:
+    """A record of message format 0 or 1."""
+    time = struct.pack(">q", 1) if magic else b""
+    body = struct.pack(">bb", magic, 0) + time + struct.pack(">ii", -1, len(value)) + value
+    return struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_records_of_older_formats_are_no_damage(tmp_path: Path, magic: int, is_clean: bool) -> None:
+    log = filled(tmp_path)
+    log.close()
+    data = older(magic, b"v" * 40) * 3
+    path = log.segments[0].log_path
+    path.write_bytes(data)
+    with pytest.raises(LogDirsUnusable, match=f"has records of message format {magic}, .* left as it is"):
+        reopened(log, is_clean=is_clean)
+    assert path.read_bytes() == data
+    path.write_bytes(data[:30] + b"?" + data[31:])  # one that is damaged may be anything
+    again, repairs = reopened(log, is_clean=is_clean)
+    assert (again.leo, repairs[0].lost_bytes) == (0, len(data))
 
 
 def test_of_a_segment_that_begins_within_another_the_first_counts(tmp_path: Path) -> None:
