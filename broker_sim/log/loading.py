@@ -108,8 +108,9 @@ def load_segments(
     """Fills `segments` with what the folder holds (`names`); a repair is yielded for each thing that was not right.
 
     Segments that end at or before offset `trusted_below` are taken as they are (None: all of them, the log was closed
-    cleanly); of the others every batch is checked. The log ends before the first batch that is not intact: segments
-    after it are removed. `on_batch` is told the batches that were read from the start of a segment.
+    cleanly): where one is damaged all the same, what follows its last intact batch is missing in the log. Of the others
+    every batch is checked: the log ends before the first that is not intact, segments after it are removed. `on_batch`
+    is told the batches that were read from the start of a segment.
     """
     bases = sorted(o for name in names if name.endswith(".log") and (o := base_offset(name)) is not None)
     yield from _remove_orphans(folder, names, set(bases), files)
@@ -128,7 +129,7 @@ def load_segments(
         is_trusted = trusted_below is None or (end is not None and end <= trusted_below)
         loaded = segment.load(is_trusted=is_trusted, on_batch=on_batch)
         if loaded.torn_bytes:
-            is_cut = True
+            is_cut = not is_trusted
             reason = "the last bytes are no intact batch"
             yield Repair(path=segment.log_path, reason=reason, lost_bytes=loaded.torn_bytes)
         elif loaded.rebuilt is not None and is_trusted:

@@ -117,7 +117,8 @@ class StoredLog:
         """Opens what is on disk and returns what had to be repaired.
 
         Not clean: from the recovery point on every batch is checked, the log ends before the first that is not
-        intact, indexes are rebuilt. Segments after a cut are removed, as in Kafka.
+        intact, indexes are rebuilt. Segments after a cut are removed there, but not below the recovery point, as in
+        Kafka.
         """
         with storage_failures(self.log_dir):
             return self._load(

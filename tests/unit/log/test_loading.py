@@ -5,12 +5,14 @@ from __future__ import annotations
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_sim.log.errors import LogDirsUnusable
 from broker_sim.log.log import Log
 from broker_sim.log.segment import Segment
+from controller.wire import records
 from tests.worlds.logs import append, names, new_log, reopened, values
 
 LEFTOVERS = (".cleaned", ".swap", ".deleted", ".tmp")
@@ -65,6 +67,28 @@ def test_a_log_ends_before_the_first_batch_that_is_not_intact(tmp_path: Path, da
             assert (third.leo, repairs) == (header.base_offset + 1, [])
 
 
+@pytest.mark.parametrize("damage", [flip, cut_short, zeros])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_damaged_segment_costs_no_other_that_was_written_completely(
+    tmp_path: Path, damage: Any, is_clean: bool
+) -> None:
+    """The last batch of the second segment: what follows was closed cleanly, or lies below the recovery point."""
+    log = filled(tmp_path)
+    whole, segments = values(log), log.segments
+    log.close()
+    position, header = list(segments[1].headers())[-1]
+    damage(segments[1], position, header.size)
+    segments[1].index_path.unlink()  # so that the segment is read
+    there = segments[1].log_path.stat().st_size
+    again, repairs = reopened(log, is_clean=is_clean, recovery_point=segments[3].base_offset)
+    assert [repair.lost_bytes for repair in repairs] == [there - position]
+    del whole[header.base_offset]
+    assert (values(again), again.leo) == (whole, log.leo)
+    assert append(again) == log.leo
+    read = [records.parse_header(batch).base_offset for batch in again.batches()]
+    assert read == [*whole, log.leo], "whoever copies it passes over what is missing"
+
+
 def older(magic: int, value: bytes) -> bytes:
     """A record of message format 0 or 1."""
     time = struct.pack(">q", 1) if magic else b""
@@ -84,8 +108,8 @@ def test_records_of_older_formats_are_no_damage(tmp_path: Path, magic: int, is_c
         reopened(log, is_clean=is_clean)
     assert path.read_bytes() == data
     path.write_bytes(data[:30] + b"?" + data[31:])  # one that is damaged may be anything
-    again, repairs = reopened(log, is_clean=is_clean)
-    assert (again.leo, repairs[0].lost_bytes) == (0, len(data))
+    _, repairs = reopened(log, is_clean=is_clean)
+    assert (path.stat().st_size, repairs[0].lost_bytes) == (0, len(data))
 
 
 def test_of_a_segment_that_begins_within_another_the_first_counts(tmp_path: Path) -> None:
