@@ -242,13 +242,15 @@ class ReplicaFetcher:
             return
         if error is not ErrorCode.NONE:
             self._delay([state])
-        elif end < log.leo:
+            return
+        if end < log.leo:
             self._truncate(topic_partition, state, end)
         elif start > log.leo:
             self._guarded(topic_partition, state, lambda: state.partition.truncate_fully(start))
             state.offset = start
         else:
             state.offset = log.leo
+        state.lag = max(0, end - state.offset)
 
     # -- truncation --------------------------------------------------------------------------------------------------
 
@@ -293,6 +295,9 @@ class ReplicaFetcher:
     def _truncate(self, topic_partition: TopicPartition, state: FetchProgress, offset: int) -> None:
         log = state.partition.log
         if log is None:
+            return
+        if offset < 0:
+            self._fail(topic_partition, state, f"the leader says that its log ends at {offset}")
             return
         leo, removed = log.leo, 0
 

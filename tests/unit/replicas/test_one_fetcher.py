@@ -18,7 +18,7 @@ from broker_sim.log.leader_epochs import LeaderEpochs
 from broker_sim.log.log import Log
 from broker_sim.replicas.fetcher import ReplicaFetcher
 from broker_sim.replicas.log_dir_moves import cut_to_current
-from broker_sim.replicas.types import EpochEnd
+from broker_sim.replicas.types import EpochEnd, FetchResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -232,6 +232,86 @@ def test_only_those_that_have_just_begun_are_asked_of_and_only_those_that_can_be
         await asyncio.sleep(1)
         assert ends == [["fetches"], ["begins"], ["paused"]]
         assert fetched[-1] == ["fetches", "begins", "paused"]
+        await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", [-1, -7])
+@pytest.mark.parametrize("asked", ["epochs", "offsets"])
+def test_a_log_is_not_cut_to_an_offset_that_is_none(end: int, asked: str) -> None:
+    """Whatever the leader says; -1 in answer to an epoch is Kafka's word for one that it does not know."""
+
+    async def main() -> None:
+        own = PlainLog()
+        own.take([4, 4, 4])
+        scene = Scene(PlainLog(), PlainLog(), 0, 4)
+
+        async def epoch_ends(epochs: Any) -> Any:
+            return {TP: EpochEnd(error=ErrorCode.NONE, leader_epoch=4, end_offset=end if asked == "epochs" else 3)}
+
+        async def exchange(due: Any, *, max_wait_ms: int) -> Any:
+            await asyncio.sleep(0.1)
+            return {TP: FetchResult(error=ErrorCode.OFFSET_OUT_OF_RANGE)}
+
+        async def list_offset(tp: TopicPartition, **_: Any) -> tuple[ErrorCode, int]:
+            return ErrorCode.NONE, end
+
+        client: Any = SimpleNamespace(
+            epoch_ends=epoch_ends, exchange=exchange, list_offset=list_offset, close=lambda: None
+        )
+        scene.table.wait_for_disks = lambda sizes: asyncio.sleep(0)
+        scene.table.follower_quota.record = lambda size_bytes, now_ms: None
+        fetcher = ReplicaFetcher(scene.table, client, lambda tp: False, 1)
+        partition: Any = SimpleNamespace(topic_partition=TP, log=own, hw=2, truncate=own.truncate)
+        fetcher.add(partition, epoch=4, offset=2)
+        await asyncio.sleep(0.15)
+        is_unknown = (asked, end) == ("epochs", -1)
+        if not is_unknown:
+            assert (own.records, fetcher.failed_partitions) == ([4, 4, 4], 1)
+        else:
+            assert own.records == [4, 4], "cut to the high watermark"
+        await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
+
+    run(main())
+
+
+def test_who_begins_anew_lacks_what_its_leader_has() -> None:
+    """It was at the leader's end before: a throttle would not hold it back."""
+
+    async def main() -> None:
+        own = PlainLog()
+        own.take([4, 4, 4])
+        scene = Scene(PlainLog(), PlainLog(), 0, 4)
+        results = [FetchResult(), FetchResult(error=ErrorCode.OFFSET_OUT_OF_RANGE)]
+        lags: list[Any] = []
+
+        async def epoch_ends(epochs: Any) -> Any:
+            return {TP: EpochEnd(error=ErrorCode.NONE, leader_epoch=4, end_offset=3)}
+
+        async def exchange(due: Any, *, max_wait_ms: int) -> Any:
+            lags.append(dict(fetcher.lags))
+            await asyncio.sleep(0.1 if results else 9)
+            return {TP: results.pop(0)}
+
+        async def list_offset(tp: TopicPartition, *, timestamp: int, **_: Any) -> tuple[ErrorCode, int]:
+            return ErrorCode.NONE, 90 if timestamp == -1 else 20
+
+        client: Any = SimpleNamespace(
+            epoch_ends=epoch_ends, exchange=exchange, list_offset=list_offset, close=lambda: None
+        )
+        scene.table.wait_for_disks = lambda sizes: asyncio.sleep(0)
+        scene.table.follower_quota.record = lambda size_bytes, now_ms: None
+        scene.table.broker_id, scene.table.meters = 2, SimpleNamespace(copied_in=lambda size, is_reassigned: None)
+        fetcher = ReplicaFetcher(scene.table, client, lambda tp: False, 1)
+        partition: Any = SimpleNamespace(
+            topic_partition=TP, log=own, hw=3, truncate=own.truncate, follow_watermark=lambda hw: None,
+            truncate_fully=lambda start: None, assignment=SimpleNamespace(adding_replicas=()),
+        )  # fmt: skip
+        own.append_as_follower = lambda data, now_ms: 0  # type: ignore[attr-defined]
+        fetcher.add(partition, epoch=4, offset=3)
+        await asyncio.sleep(0.25)
+        assert lags == [{}, {TP: 0}, {TP: 70}]
         await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
 
     run(main())
