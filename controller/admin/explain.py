@@ -97,7 +97,7 @@ async def _partitioner(options: argparse.Namespace, machine: Machine) -> dict[st
     available = [p for p in range(count) if p not in unavailable]
     keys = []
     for text in options.key:
-        key = text.encode()
+        key = text.encode(errors="surrogateescape")
         value = murmur2(key)
         keys.append(
             {

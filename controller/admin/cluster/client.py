@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from controller.admin.cluster.failures import ClusterUnreachable, Refused, check
+from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolFailure, check
 from controller.admin.cluster.links import Link, parse_bootstrap
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, api_name
@@ -268,7 +268,10 @@ class AdminClient:
 
     async def _ask(self, link: Link, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
         version = link.version(api_key)
-        return await link.connection.call(api_key, version, body, timeout_s=self._timeouts.request_s)
+        try:
+            return await link.connection.call(api_key, version, body, timeout_s=self._timeouts.request_s)
+        except ValueError as error:  # no request can hold it, such as a name of 40000 characters
+            raise ToolFailure(str(error)) from error
 
     async def _retrying(self, attempt: Callable[[], Awaitable[Any]], what: str) -> Any:
         loop = asyncio.get_running_loop()

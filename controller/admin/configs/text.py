@@ -9,7 +9,8 @@ from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.queries import ConfigEntry
-from controller.rules.configs.settings import SettingError, parse_properties
+from controller.admin.toolkit.options import without_empty_end
+from controller.admin.toolkit.properties import read_properties
 
 #: A separator outside of square brackets.
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
@@ -47,8 +48,8 @@ def read_config_file(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        return dict(parse_properties(Path(path).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, SettingError) as error:
+        return dict(read_properties(Path(path)))
+    except (OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError):
             raise ToolFailure(path, java_class="java.nio.file.NoSuchFileException") from error
         raise ToolFailure(f"{path}: {error}", java_class="java.io.IOException") from error

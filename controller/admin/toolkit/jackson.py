@@ -19,6 +19,8 @@ _NAMES: Final = {"{": "Object", "[": "Array"}
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _TOKEN_MAX: Final = 256
 _DEPTH_MAX: Final = 1000
+#: Digits of a number, at the most.
+NUMBER_MAX: Final = 1000
 _END: Final = ""
 
 

@@ -6,13 +6,14 @@ Source: Kafka 3.9 `org.apache.kafka.server.util.Json`, `JsonValue`; spec admin.m
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from controller.admin.cluster.failures import ToolFailure
-from controller.admin.toolkit.console import compact
-from controller.admin.toolkit.jackson import complaint
+from controller.admin.toolkit.jackson import NUMBER_MAX, complaint
+from controller.rules.configs.doubles import double_text
 
 _T = TypeVar("_T")
 #: Files of reassignments are read whole; a file above this is a mistake.
@@ -34,13 +35,13 @@ class NotJson(JsonFailure):
 
 
 def read_file(path: str) -> str:
-    """The text of a file. Raises ToolFailure (`Unable to read file PATH`)."""
+    """The text of a file, with U+FFFD for what is no UTF-8, as in Java. Raises ToolFailure (`Unable to read file`)."""
     try:
         file = Path(path)
         if file.stat().st_size > FILE_BYTES_MAX:
             raise ToolFailure(f"Unable to read file {path}: larger than {FILE_BYTES_MAX} bytes")
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+        return file.read_bytes().decode(errors="replace")
+    except (OSError, ValueError) as error:
         raise ToolFailure(f"Unable to read file {path}", java_class="java.io.IOException") from error
 
 
@@ -83,7 +84,13 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def show(value: Any) -> str:
     """A value as Kafka's messages print it."""
-    return "" if isinstance(value, _Blank) else compact(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{show(name)}:{show(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(show, value))}]"
+    if isinstance(value, float):
+        return double_text(value) if math.isfinite(value) else f'"{double_text(value)}"'
+    return "" if isinstance(value, _Blank) else json.dumps(value, ensure_ascii=False)
 
 
 def as_object(value: Any) -> dict[str, Any]:

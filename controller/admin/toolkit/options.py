@@ -212,6 +212,18 @@ def option_names(argv: Sequence[str]) -> set[str]:
     return {word.lstrip("-").partition("=")[0] for word in argv if word.startswith("-")}
 
 
+def java_split(text: str, separator: str = ",") -> list[str]:
+    """As Java splits: empty pieces at the end are dropped, but empty text is one empty piece."""
+    return without_empty_end(text.split(separator), text)
+
+
+def without_empty_end(pieces: list[str], text: str) -> list[str]:
+    """What Java's split leaves of the pieces of a text."""
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    return pieces if text else [""]
+
+
 def java_integer(text: str, allowed: range = _INT) -> int | None:
     """What Java's `Integer.parseInt` (or `Long.parseLong`) reads: an optional sign and digits, in range; else None."""
     digits = text[1:] if text[:1] in ("+", "-") else text

@@ -18,8 +18,9 @@ from controller.admin.cluster.znodes import NodeExists, Znodes
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.machine import Machine
 from controller.admin.toolkit.options import Answered, Arguments, OptionFailure, OptionTable, UsageExit, VersionAsked
+from controller.admin.toolkit.properties import read_properties
 from controller.admin.toolkit.texts import V39, Texts, ZookeeperTexts
-from controller.rules.configs.settings import SettingError, parse_properties
+from controller.rules.configs.settings import SettingError
 from controller.wire.errors import KafkaError
 from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
 from controller.wire.znodes import ZnodeError
@@ -215,13 +216,13 @@ def _admin(tool: Tool, args: Arguments, machine: Machine) -> AdminClient:
 def _client_settings(path: Path, client_id: str) -> tuple[str, Timeouts]:
     """What is used of a client property file. Raises ToolFailure for a file or a value that cannot be read."""
     try:
-        settings = parse_properties(path.read_text(encoding="utf-8"))
+        settings = read_properties(path)
         protocol = settings.get("security.protocol", "PLAINTEXT")
         timeouts = Timeouts(
             request_s=_positive_ms(settings, "request.timeout.ms", 30_000) / 1000,
             call_s=_positive_ms(settings, "default.api.timeout.ms", 60_000) / 1000,
         )
-    except (OSError, UnicodeDecodeError, SettingError) as error:
+    except (OSError, ValueError) as error:
         raise ToolFailure(f"Cannot read {path}: {error}", java_class="java.io.IOException") from error
     if protocol != "PLAINTEXT":
         raise ToolFailure(f"{path}: security.protocol={protocol} is not supported; use a PLAINTEXT listener")

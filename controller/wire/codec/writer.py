@@ -30,11 +30,16 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
+def _utf8(text: str) -> bytes:
+    """As Java writes it: `?` for half a character, such as a word of the command line that is no UTF-8 has."""
+    return text.encode(errors="replace")
+
+
 def write_text(value: str | None) -> bytes:
     """A nullable string with an int16 length."""
     if value is None:
         return b"\xff\xff"
-    data = value.encode()
+    data = _utf8(value)
     return struct.pack(">h", len(data)) + data
 
 
@@ -43,7 +48,7 @@ def _write_blob(value: bytes | None) -> bytes:
 
 
 def _write_compact_text(value: str | None) -> bytes:
-    return _write_compact_blob(None if value is None else value.encode())
+    return _write_compact_blob(None if value is None else _utf8(value))
 
 
 def _write_compact_blob(value: bytes | None) -> bytes:

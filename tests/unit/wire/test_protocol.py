@@ -205,3 +205,9 @@ def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
     assert data.endswith(b"\x00")
     request = protocol.decode_request(data[:-1] + b"\x02\x07\x03abc\x08\x00")
     assert request.body == protocol.decode_request(data).body
+
+
+def test_half_a_character_is_written_as_java_writes_it() -> None:
+    for version in (8, 9):  # of strings with a length of two bytes, and of compact ones
+        body = {"topics": [{"name": "a\ud800"}], "allow_auto_topic_creation": False}
+        assert b"a?" in protocol.encode_body(ApiKey.METADATA, version, body)
