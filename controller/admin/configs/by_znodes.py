@@ -9,7 +9,7 @@ from controller.admin.configs.options_2x import entity_name, entity_types, illeg
 from controller.admin.configs.text import parse_add_config, parse_delete_config, read_config_file
 from controller.admin.reassignment import throttles
 from controller.admin.toolkit.tool import Run
-from controller.admin.topics.config_versions import INVALID_CONFIG, validate
+from controller.admin.topics.config_versions import INVALID_CONFIG, validate, warn_of_format
 from controller.rules.configs.values import InvalidConfig
 from controller.wire.znodes import DEFAULT_ENTITY
 
@@ -25,7 +25,8 @@ async def perform(run: Run) -> int:
 async def alter(run: Run, kind: str) -> None:
     """`--alter`: additions, then deletions; nothing when a deleted key is not set. Raises ToolFailure."""
     name = entity_name(run.args) or ""
-    added = read_config_file(run.args.value("add-config-file")) | parse_add_config(run.args.value("add-config") or "")
+    added = read_config_file(run.args.value("add-config-file")) | parse_add_config(run.args.value("add-config"))
+    warn_of_format(run, added)
     deleted = parse_delete_config(run.args.values("delete-config"))
     if kind == "brokers":
         await _check_broker(run, name, added, deleted)

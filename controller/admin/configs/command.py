@@ -19,12 +19,19 @@ from controller.admin.cluster.queries import (
     topic_names,
 )
 from controller.admin.configs import by_znodes, options_2x
-from controller.admin.configs.options import Entity, check, entity, table
-from controller.admin.configs.text import entry_line, parse_add_config, parse_delete_config, read_config_file
+from controller.admin.configs.options import Entity, check, check_one_name, entity, table
+from controller.admin.configs.text import (
+    check_keys,
+    entry_line,
+    parse_add_config,
+    parse_delete_config,
+    read_config_file,
+)
 from controller.admin.toolkit.console import Console
 from controller.admin.toolkit.options import Arguments
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, message_only
+from controller.admin.topics.config_versions import warn_of_format
 from controller.rules.topic_names import check_topic_name
 from controller.wire.errors import ErrorCode, KafkaError
 
@@ -39,6 +46,7 @@ _DYNAMIC: Final = {
 async def perform(run: Run) -> int:
     """Alters or describes. Raises ToolFailure, Refused."""
     if run.args.has("alter"):
+        check_one_name(run.args)
         await alter(run, entity(run.args))
     else:
         await describe(run, entity(run.args))
@@ -48,8 +56,11 @@ async def perform(run: Run) -> int:
 async def alter(run: Run, of: Entity) -> None:
     """`--alter`: additions and deletions in one request; nothing is applied when a deleted key is not set."""
     args = run.args
-    from_words = parse_add_config(args.value("add-config") or "", run.texts.configs_format)
+    from_words = parse_add_config(args.value("add-config"), run.texts.configs_format)
     added = read_config_file(args.value("add-config-file")) | from_words
+    warn_of_format(run, added)
+    if run.texts.zookeeper is None:  # 2.x left it to the cluster
+        check_keys(added)
     deleted = parse_delete_config(args.values("delete-config"))
     name = of.name or ""
     _check_name(run, of)

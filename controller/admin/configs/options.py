@@ -116,13 +116,24 @@ def _entity_types(args: Arguments) -> list[str]:
 
 def _entity_names(args: Arguments) -> list[str]:
     """The names in order; empty for a default."""
-    given = [*args.values("entity-name"), *([""] if args.has("entity-default") else [])]
+    given = [name for option in args.names for name in _named_by(args, option)]
     flags = [args.value(name) or "" for name in (*_FLAGS, *_FLAGS_4X) if args.has(name)]
     return [*given, *flags, *("" for name in _DEFAULTS if args.has(name))]
 
 
+def _named_by(args: Arguments, option: str) -> list[str]:
+    """The names that an option of the older form gives, in the order of the command line."""
+    return args.values(option) if option == "entity-name" else [""] if option == "entity-default" else []
+
+
+def check_one_name(args: Arguments) -> None:
+    """What `--alter` wants: of several names all but the first would be passed over. Raises ToolFailure."""
+    if len(_entity_types(args)) != len(_entity_names(args)):
+        raise _illegal("An entity name must be specified for every entity type")
+
+
 def _check_types(texts: Texts, args: Arguments, types: Sequence[str]) -> None:
-    twice = [kind for kind, count in Counter(types).items() if count > 1]
+    twice = [kind for kind, count in Counter(types).items() for _ in range(count - 1)]
     if twice:
         raise _illegal(f"Duplicate entity type(s) specified: {','.join(twice)}")
     by_broker = args.has("bootstrap-server")
@@ -145,7 +156,8 @@ def _check_types(texts: Texts, args: Arguments, types: Sequence[str]) -> None:
 def _check_names(texts: Texts, args: Arguments, types: Sequence[str]) -> None:
     names = _entity_names(args)
     if any(names) and {"brokers", "broker-loggers"} & set(types):
-        for name in filter(None, names):
+        given = [args.value(name) or "" for name in ("entity-name", "broker", "broker-logger") if args.has(name)]
+        for name in given:
             if java_integer(name) is None:
                 raise _illegal(f"The entity name for {types[0]} must be a valid integer broker id, but it is: {name}")
     if args.has("describe") and "broker-loggers" in types and not any(names):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,13 +18,13 @@ _EQUALS: Final = re.compile(r"\s*=\s*(?=[^\]]*(?:\[|$))")
 _KEY: Final = re.compile(r"[a-zA-Z0-9._-]*")
 
 
-def parse_add_config(text: str, end: str = ".") -> dict[str, str]:
+def parse_add_config(text: str | None, end: str = ".") -> dict[str, str]:
     """Keys and values of `k1=v1,k2=[v1,v2]`; brackets group commas and are taken off.
 
     `end` is that of the complaint. Raises ToolFailure.
     """
     configs: dict[str, str] = {}
-    for part in _COMMA.split(text) if text else []:
+    for part in without_empty_end(_COMMA.split(text), text) if text is not None else []:
         pieces = _EQUALS.split(part)
         if len(pieces) != 2:
             raise _illegal(
@@ -32,15 +32,20 @@ def parse_add_config(text: str, end: str = ".") -> dict[str, str]:
                 + end
             )
         key, value = pieces[0].strip(), re.sub(r"[\[\]]", "", pieces[1]).strip()
-        if not _KEY.fullmatch(key):
-            raise _illegal(f"Invalid character found for config key: {key}")
         configs[key] = value
     return configs
 
 
+def check_keys(configs: Iterable[str]) -> None:
+    """Raises ToolFailure for the first that has a character which no key has."""
+    for key in configs:
+        if not _KEY.fullmatch(key):
+            raise _illegal(f"Invalid character found for config key: {key}")
+
+
 def parse_delete_config(given: Sequence[str]) -> list[str]:
-    """The keys of all comma lists, blanks dropped."""
-    return [key.strip() for text in given for key in text.split(",") if key.strip()]
+    """The keys of all comma lists. Empty ones are passed over, where there are others (joptsimple's tokens)."""
+    return [key.strip() for text in given for key in list(filter(None, text.split(","))) or [text]]
 
 
 def read_config_file(path: str | None) -> dict[str, str]:

@@ -33,7 +33,8 @@ _AFTER_26: Final = frozenset(
     }
 )
 #: Names that went with 4.0.
-_BEFORE_40: Final = frozenset({"message.downconversion.enable", "message.timestamp.difference.max.ms"})
+_FORMAT: Final = "message.format.version"
+_BEFORE_40: Final = frozenset({"message.downconversion.enable", "message.timestamp.difference.max.ms", _FORMAT})
 _UNKNOWN: Final = {"2.0": _AFTER_26 | {"max.compaction.lag.ms"}, "2.6": _AFTER_26, "4.1": _BEFORE_40}
 _LONG: Final = range(-(2**63), 2**63)
 _RANGES: Final = dict.fromkeys(("segment.index.bytes", "segment.bytes"), range(-(2**31), 2**31))
@@ -50,14 +51,19 @@ def checked_configs(run: Run) -> dict[str, str]:
     """The checked `--config` values, as the version knew them. Raises ToolFailure."""
     configs = parse_configs(run.args.values("config"))
     check_configs(run.texts, configs)
-    if "message.format.version" in configs:
-        version = configs["message.format.version"]
+    warn_of_format(run, configs)
+    return configs
+
+
+def warn_of_format(run: Run, configs: Mapping[str, str]) -> None:
+    """What kafka-topics and kafka-configs say of a message format, as long as there were any."""
+    version = configs.get(_FORMAT)
+    if version is not None and is_known(run.texts.version, _FORMAT):
         run.console.line(
-            f"WARNING: The configuration message.format.version={version} is specified. This configuration will be "
+            f"WARNING: The configuration {_FORMAT}={version} is specified. This configuration will be "
             "ignored if the version is newer than the inter.broker.protocol.version specified in the broker"
             f"{run.texts.format_version_end}"
         )
-    return configs
 
 
 def check_configs(texts: Texts, configs: Mapping[str, str]) -> None:

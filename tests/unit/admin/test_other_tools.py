@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from controller.admin.cluster.failures import ToolFailure, exception_class
-from controller.admin.commands import configs, log_dirs
+from controller.admin.commands import configs, log_dirs, topics
 from controller.admin.commands import consumer_groups as groups
 from controller.admin.commands import get_offsets as offsets
 from controller.admin.commands import leader_election as elect
-from controller.admin.configs.text import parse_add_config
+from controller.admin.configs.text import check_keys, parse_add_config
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
@@ -161,7 +161,7 @@ def test_the_clusters_refusal_of_a_config_is_wrapped(cluster: Any, tool: Any) ->
 def test_add_config_grammar() -> None:
     assert parse_add_config("a=[1,2],b=,c = x") == {"a": "1,2", "b": "", "c": "x"}
     with pytest.raises(ToolFailure, match="Invalid character found for config key: a!"):
-        parse_add_config("a!=1")
+        check_keys(parse_add_config("a!=1"))
 
 
 def test_log_dirs_json(cluster: Any, tool: Any) -> None:
@@ -274,3 +274,43 @@ def test_an_election_that_is_never_answered(cluster: Any, tool: Any) -> None:
     outcome = tool(elect, cluster, ["--election-type", "preferred", "--topic", "foo", "--partition", "0"])
     assert (outcome.code, outcome.out) == (1, "Timeout waiting for election results\n")
     assert outcome.err.splitlines()[0] == "Timeout waiting for election results"
+
+
+SEVERAL_NAMES = [
+    ("topics", ["foo", "bar"], "An entity name must be specified for every entity type"),
+    ("brokers", ["1", "2"], "Found multiple arguments for option entity-name, but you asked for only one"),
+]
+
+
+@pytest.mark.parametrize(("kind", "names", "complaint"), SEVERAL_NAMES)
+def test_configs_of_several_entities_are_not_changed(
+    cluster: Any, tool: Any, kind: str, names: list[str], complaint: str
+) -> None:
+    cluster.topic("foo", (0,))
+    words = [word for name in names for word in ("--entity-name", name)]
+    outcome = tool(configs, cluster, ["--alter", "--entity-type", kind, *words, "--add-config", "retention.ms=1"])
+    assert (outcome.code, outcome.out, outcome.err) == (1, "", f"{complaint}\n")
+    assert not cluster.requests(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+
+
+def test_keys_of_a_file_are_checked(cluster: Any, tool: Any, tmp_path: Path) -> None:
+    file = tmp_path / "add.properties"
+    file.write_text("a\\ b=1\n")
+    outcome = tool(configs, cluster, ["--alter", "--broker", "1", "--add-config-file", str(file)])
+    assert (outcome.code, outcome.err) == (1, "Invalid character found for config key: a b\n")
+    both = ["--alter", "--broker", "1", "--add-config", "a b=1,c"]
+    assert "must be in the format" in tool(configs, cluster, both).err, "the form comes before the keys"
+
+
+def test_a_message_format_is_warned_of(cluster: Any, tool: Any) -> None:
+    cluster.topic("foo", (0,))
+    words = ["--alter", "--topic", "foo", "--add-config", "message.format.version=2.6"]
+    today, older = tool(configs, cluster, words).out, tool(configs, cluster, ["--compat", "2.6", *words]).out
+    head = "WARNING: The configuration message.format.version=2.6 is specified."
+    assert today.startswith(head)
+    assert older.startswith(head)
+    assert "removed in Apache Kafka 4.0" in today
+    assert "removed in Apache Kafka 4.0" not in older
+    assert "WARNING" not in tool(configs, cluster, ["--compat", "4.1", *words]).out
+    create = ["--compat", "4.1", "--create", "--topic", "x", "--config", "message.format.version=2.6"]
+    assert "Unknown topic config name: message.format.version" in tool(topics, cluster, create).out
