@@ -6,7 +6,15 @@ from collections.abc import Collection
 from typing import Final
 
 from controller.admin.groups.regex import why_invalid
-from controller.admin.toolkit.options import COMMAND_CONFIG, Answered, Arguments, Option, OptionTable, UsageExit
+from controller.admin.toolkit.options import (
+    COMMAND_CONFIG,
+    Answered,
+    Arguments,
+    Option,
+    OptionTable,
+    UsageExit,
+    java_split,
+)
 from controller.admin.toolkit.texts import Texts
 
 ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
@@ -167,7 +175,7 @@ def words(text: str | None, allowed: Collection[str], what: str, title: str) -> 
     if not text:
         return frozenset()
     by_lower_case = {word.lower(): word for word in allowed}
-    chosen = [by_lower_case.get(word.strip().lower()) for word in text.split(",")]
+    chosen = [by_lower_case.get(word.strip().lower()) for word in java_split(text)]
     if None in chosen:
         raise UsageExit(f"Invalid {what} list '{text}'. Valid {title} are: {', '.join(allowed)}")
     return frozenset(word for word in chosen if word is not None)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
-from controller.admin.toolkit.options import UsageExit, java_integer
+from controller.admin.toolkit.options import UsageExit, java_integer, java_split
 from controller.wire.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -68,10 +68,10 @@ def parse_topics(given: Sequence[str]) -> tuple[list[str], list[TopicPartition]]
         if ":" not in text:
             topics.append(text)
             continue
-        name, *rest = text.split(":")
-        if len(rest) != 1 or not rest[0]:
+        name, *rest = java_split(text, ":") or [""]
+        if len(rest) != 1:
             raise UsageExit(f"Invalid topic arg '{text}', expected topic name and partitions")
-        for word in rest[0].split(","):
+        for word in java_split(rest[0]):
             number = java_integer(word)
             if number is None:
                 raise UsageExit(f"Invalid partition '{word}' specified in topic arg '{text}''")

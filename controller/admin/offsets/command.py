@@ -14,7 +14,16 @@ from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import TopicInfo, describe_topics, topic_names
 from controller.admin.offsets import one_topic
 from controller.admin.toolkit.console import Console
-from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionFailure, OptionTable, java_integer
+from controller.admin.toolkit.options import (
+    COMMAND_CONFIG,
+    Arguments,
+    Option,
+    OptionFailure,
+    OptionTable,
+    java_integer,
+    java_split,
+    parse_integer,
+)
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way
 from controller.admin.topics.filter import matching, topic_pattern
@@ -124,14 +133,13 @@ async def _offsets(run: Run, leaders: Mapping[TopicPartition, BrokerId | None], 
 def partition_filter(args: Arguments) -> PartitionFilter:
     """What `--partitions` or `--topic-partitions` lets through. Raises ToolFailure."""
     if (patterns := args.value("topic-partitions")) is not None:
-        rules = [_rule(text) for text in patterns.split(",")]
+        rules = [_rule(text) for text in java_split(patterns)]
         return lambda partition: any(rule(partition) for rule in rules)
-    if (listed := args.value("partitions")) is None:
-        return lambda partition: True
-    numbers = {java_integer(text) for text in listed.split(",")}
-    if None in numbers:
-        raise _terse(f"--partitions expects a comma separated list of numeric partition ids, but received: {listed}")
-    return lambda partition: partition.partition in numbers
+    numbers = one_topic.partition_numbers(args)
+    if numbers is not None and None in numbers:
+        expected = "--partitions expects a comma separated list of numeric partition ids"
+        raise _terse(f"{expected}, but received: {args.value('partitions')}")
+    return lambda partition: numbers is None or partition.partition in numbers
 
 
 def _rule(text: str) -> PartitionFilter:

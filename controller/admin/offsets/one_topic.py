@@ -9,7 +9,7 @@ from typing import Final
 from controller.admin.cluster.failures import Refused, ToolFailure
 from controller.admin.cluster.offsets import list_offsets
 from controller.admin.cluster.queries import TopicInfo, describe_topics
-from controller.admin.toolkit.options import Arguments, Option, OptionTable, java_integer
+from controller.admin.toolkit.options import Arguments, Option, OptionTable, java_integer, java_split
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way
 from controller.wire.types import BrokerId, TopicPartition
@@ -36,15 +36,19 @@ def check(args: Arguments) -> None:
         raise ToolFailure(f"Cannot parse argument '{args.value('time')}' of option time")
 
 
+def partition_numbers(args: Arguments) -> set[int | None] | None:
+    """What `--partitions` lists, None for what is no number; without any number all are meant: None."""
+    words = java_split(args.value("partitions") or "")
+    return {java_integer(word) for word in words} if any(words) else None
+
+
 def _numbers(args: Arguments) -> set[int] | None:
     """The partitions asked for; None for all. Raises ToolFailure."""
-    text = args.value("partitions")
-    if text is None:
-        return None
-    numbers = [java_integer(word) for word in text.split(",")]
-    if None in numbers:
-        raise ToolFailure(f"--partitions expects a comma separated list of numeric partition ids, but received: {text}")
-    return {number for number in numbers if number is not None}
+    numbers = partition_numbers(args)
+    if numbers is not None and None in numbers:
+        expected = "--partitions expects a comma separated list of numeric partition ids"
+        raise ToolFailure(f"{expected}, but received: {args.value('partitions')}")
+    return None if numbers is None else {number for number in numbers if number is not None}
 
 
 async def perform(run: Run) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit import kafka_json as kj
 from controller.admin.toolkit.console import compact
-from controller.admin.toolkit.options import parse_integer
+from controller.admin.toolkit.options import java_split, parse_integer
 from controller.admin.toolkit.texts import V39, Texts
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 
@@ -103,7 +103,7 @@ def parse_topics_to_move(text: str, texts: Texts = V39) -> list[str]:
 
 def parse_broker_list(text: str, texts: Texts = V39) -> list[BrokerId]:
     """The ids of `0,1,2`, without blanks. Raises ToolFailure."""
-    brokers = [BrokerId(parse_integer(word)) for word in text.split(",")]
+    brokers = [BrokerId(parse_integer(word)) for word in java_split(text)]
     twice = [broker for broker, count in Counter(brokers).items() if count > 1]
     if twice:
         raise _command_failed(f"Broker list contains duplicate entries: {texts.duplicates.format(listed=_list(twice))}")

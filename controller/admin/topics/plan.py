@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.toolkit.console import Console, commas
-from controller.admin.toolkit.options import parse_integer
+from controller.admin.toolkit.options import java_split, parse_integer
 from controller.wire.types import BrokerId
 
 _COMMAND_FAILED = "org.apache.kafka.server.common.AdminCommandFailedException"
@@ -29,10 +29,10 @@ def warn_of_collisions(console: Console, topic: str) -> None:
 
 def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
     """Replicas per partition of `0:1,1:2`; empty for empty text. Raises ToolFailure."""
-    parts = _split(text, ",") if text else []
+    parts = java_split(text) if text else []
     assignment: dict[int, tuple[BrokerId, ...]] = {}
     for partition, part in enumerate(parts):
-        ids = tuple(BrokerId(parse_integer(word.strip())) for word in _split(part, ":"))
+        ids = tuple(BrokerId(parse_integer(word.strip())) for word in java_split(part, ":"))
         repeated = [broker for broker, count in Counter(ids).items() if count > 1]
         if repeated:
             raise ToolFailure(
@@ -62,11 +62,3 @@ def parse_configs(given: Sequence[str]) -> dict[str, str]:
             )
         configs[pieces[0].strip()] = pieces[1].strip()
     return configs
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """As Java splits: empty pieces at the end are dropped, but empty text is one empty piece."""
-    pieces = text.split(separator)
-    while len(pieces) > 1 and not pieces[-1]:
-        pieces.pop()
-    return [] if pieces == [""] and text else pieces
