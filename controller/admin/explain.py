@@ -28,6 +28,7 @@ from controller.rules.hashing import group_partition, java_hash
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
+from controller.wire.whole import whole
 from controller.world.help_text import help_end
 
 #: `offsets.topic.num.partitions`.
@@ -155,9 +156,9 @@ def _listed(partitions: Sequence[int]) -> str:
 async def _partitions(options: argparse.Namespace, machine: Machine) -> tuple[int, set[int]]:
     """How many partitions there are, and which have no leader. Raises ToolFailure, KafkaError."""
     words = [word.strip() for word in options.unavailable.split(",") if word.strip()]
-    if not all(word.isascii() and word.isdigit() for word in words):
+    unavailable = {number for word in words if (number := whole(word)) is not None}
+    if not all(whole(word) is not None for word in words):
         raise ToolFailure(f"--unavailable {options.unavailable}: expected partition numbers, such as 0,3")
-    unavailable = {int(word) for word in words}
     if options.bootstrap_server is None:
         if options.partitions is None or options.partitions < 1:
             raise ToolFailure("give --partitions N, at least 1, or --bootstrap-server with --topic")

@@ -17,6 +17,7 @@ from controller.admin.cluster.failures import ToolFailure
 from controller.admin.layout.picture import show
 from controller.admin.toolkit.machine import Machine
 from controller.wire.types import TopicPartition
+from controller.wire.whole import whole
 
 #: More than this in one table helps nobody.
 _PARTITIONS_MAX: Final = 100_000
@@ -150,9 +151,10 @@ def _topics(given: Sequence[str]) -> dict[str, int]:
     partition_counts: dict[str, int] = {}
     for text in given:
         name, equals, count = text.partition("=")
-        if not name or not equals or not (count.isascii() and count.isdigit()) or name in partition_counts:
+        number = whole(count)
+        if not name or not equals or number is None or name in partition_counts:
             raise ToolFailure(f"--topic {text}: expected NAME=PARTITIONS, each topic once, for example orders=10")
-        partition_counts[name] = int(count)
+        partition_counts[name] = number
     if sum(partition_counts.values()) > _PARTITIONS_MAX:
         raise ToolFailure(f"--topic: {sum(partition_counts.values())} partitions in all; at most {_PARTITIONS_MAX}")
     return partition_counts
@@ -207,10 +209,10 @@ def _owned(text: str, counts: Mapping[str, int]) -> tuple[TopicPartition, ...]:
     for part in text.split(","):
         topic, _, numbers = part.rpartition(":")
         first, dash, last = numbers.partition("-")
-        bounds = [first, last] if dash else [first, first]
-        if topic not in counts or not all(b.isascii() and b.isdigit() for b in bounds):
+        low, high = whole(first), whole(last if dash else first)
+        if topic not in counts or low is None or high is None:
             raise ToolFailure(f"--owned: {part!r} is not TOPIC:N or TOPIC:N-M of a --topic")
-        if not int(bounds[0]) <= int(bounds[1]) < counts[topic]:
+        if not low <= high < counts[topic]:
             raise ToolFailure(f"--owned: {part!r}: {topic} has partitions 0 to {counts[topic] - 1}")
-        partitions += [TopicPartition(topic, n) for n in range(int(bounds[0]), int(bounds[1]) + 1)]
+        partitions += [TopicPartition(topic, n) for n in range(low, high + 1)]
     return tuple(partitions)

@@ -8,6 +8,7 @@ from typing import Final
 from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, api_name
+from controller.wire.whole import whole
 from controller.world.client import BrokerConnection
 
 #: Versions of each request whose answers this client reads: lowest and highest.
@@ -77,7 +78,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
     addresses: list[tuple[str, int]] = []
     for part in filter(None, (p.strip() for p in text.split(","))):
         host, colon, port = part.removeprefix("PLAINTEXT://").rpartition(":")
-        if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        if not colon or not host or not 0 < (whole(port) or 0) < 65536:
             raise InvalidBootstrap(f"Invalid url in bootstrap.servers: {part}")
         addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
     if not addresses:

@@ -26,6 +26,7 @@ from controller.admin.groups.reset import (
     parse_duration_ms,
     parse_plan,
     parse_topics,
+    time_before,
     to_csv,
     within,
 )
@@ -129,7 +130,7 @@ async def _planned(run: Run, group: Group, partitions: Collection[TopicPartition
         return await _at_time(run, partitions, parse_datetime(args.value("to-datetime") or ""))
     if args.has("by-duration"):
         ago = parse_duration_ms(args.value("by-duration") or "")
-        return await _at_time(run, partitions, run.machine.clock.now_ms() - ago)
+        return await _at_time(run, partitions, time_before(run.machine.clock.now_ms(), ago))
     if args.has("from-file"):
         return await _from_file(run, group)
     if args.has("to-current"):

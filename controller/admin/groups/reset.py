@@ -22,8 +22,11 @@ _TIME: Final = re.compile(
     r"(\d+)-(\d{1,2})-(\d{1,2})T(\d{1,2}):(\d{1,2}):(\d{1,2})\.(\d{1,3})(?:(Z)|([+-])(\d\d)(?::?(\d\d))?)"
 )
 _DURATION: Final = re.compile(
-    r"([+-])?P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE
+    r"([+-])?P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
 )
+#: The seconds that `java.time.Instant` can have.
+_INSTANT: Final = range(-31_557_014_167_219_200, 31_556_889_864_403_200)
 
 
 def parse_datetime(text: str) -> int:
@@ -35,9 +38,9 @@ def parse_datetime(text: str) -> int:
     match = _TIME.fullmatch(full)
     if match is None:
         raise _unparsed(f'Unparseable date: "{full}"')
-    year, month, day, hour, minute, second, fraction = (int(match[n]) for n in range(1, 8))
     offset = timedelta(hours=int(match[10] or 0), minutes=int(match[11] or 0))
     try:
+        year, month, day, hour, minute, second, fraction = (int(match[n]) for n in range(1, 8))
         zone = timezone(-offset if match[9] == "-" else offset)
         at = datetime(year, month, day, hour, minute, second, fraction * 1000, zone)
     except ValueError as error:
@@ -53,11 +56,37 @@ def parse_duration_ms(text: str) -> int:
     """Milliseconds of `PnDTnHnMnS`. Raises ToolFailure."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match[n] for n in (2, 4, 5, 6)) or (match[3] or "").upper() == "T":
-        raise ToolFailure("Text cannot be parsed to a Duration", java_class="java.time.format.DateTimeParseException")
-    days, hours, minutes, seconds = (int(match[n] or 0) for n in (2, 4, 5, 6))
+        raise _no_duration("")
+    units = ((2, "days", 86_400), (4, "hours", 3600), (5, "minutes", 60), (6, "seconds", 1))
+    seconds = sum(_seconds(match[at] or "0", unit, each) for at, unit, each in units)
+    if seconds not in _LONG:
+        raise _no_duration(": overflow")
     fraction = int(((match[7] or "") + "000")[:3]) * (-1 if (match[6] or "").startswith("-") else 1)
-    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000 + fraction
+    total = seconds * 1000 + fraction
     return -total if match[1] == "-" else total
+
+
+def _seconds(text: str, unit: str, each: int) -> int:
+    number = java_integer(text, _LONG)
+    if number is None or number * each not in _LONG:
+        raise _no_duration(f": {unit}")
+    return number * each
+
+
+def _no_duration(why: str) -> ToolFailure:
+    return ToolFailure(
+        f"Text cannot be parsed to a Duration{why}", java_class="java.time.format.DateTimeParseException"
+    )
+
+
+def time_before(now_ms: int, duration_ms: int) -> int:
+    """The time so long before now. Raises ToolFailure for one that Java does not have."""
+    at = now_ms - duration_ms
+    if at // 1000 not in _INSTANT:
+        raise ToolFailure("Instant exceeds minimum or maximum instant", java_class="java.time.DateTimeException")
+    if at not in _LONG:
+        raise ToolFailure("long overflow", java_class="java.lang.ArithmeticException")
+    return at
 
 
 def parse_topics(given: Sequence[str]) -> tuple[list[str], list[TopicPartition]]:
@@ -85,7 +114,7 @@ def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
     A column that is missing counts as 0, as in Kafka. Raises ToolFailure with the line of what is no number.
     """
     lines = [line for line in text.split("\n") if line.strip()]
-    rows = [next(csv.reader([line])) for line in lines]
+    rows = [_cells(number, line) for number, line in enumerate(lines, 1)]
     alone = len(groups) == 1 and bool(rows) and _is_number(rows[0], 1) and len(rows[0]) <= 3
     plan: dict[str, Offsets] = {}
     for number, row in enumerate(rows, 1):
@@ -99,6 +128,13 @@ def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
             raise ToolFailure(f'line {number}: Cannot deserialize value from String "{wrong}": not a valid number')
         plan.setdefault(group, {})[TopicPartition(cells[0], partition)] = offset
     return plan
+
+
+def _cells(number: int, line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]))
+    except csv.Error as error:
+        raise ToolFailure(f"line {number}: {error}") from error
 
 
 def _is_number(row: Sequence[str], at: int) -> bool:

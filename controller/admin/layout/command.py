@@ -30,6 +30,7 @@ from controller.rules.placement import (
     usable_brokers,
 )
 from controller.wire.types import BrokerId
+from controller.wire.whole import whole
 
 #: How long a new topic may take to be known to the broker that is asked, and how often that is looked at.
 _APPEARS_WITHIN_S: Final = 10.0
@@ -217,9 +218,10 @@ def parse_brokers(text: str) -> list[BrokerRack]:
     brokers: dict[int, BrokerRack] = {}
     for part in text.split(","):
         number, colon, rack = part.strip().partition(":")
-        if not (number.isascii() and number.isdigit()) or (colon and not rack) or int(number) >= 2**31:
+        broker = whole(number)
+        if broker is None or (colon and not rack) or broker >= 2**31:
             raise ToolFailure(f"--brokers: {part.strip()!r} is not ID or ID:RACK, for example 0:a,1:b")
-        if int(number) in brokers:
+        if broker in brokers:
             raise ToolFailure(f"--brokers: broker {number} is listed twice")
-        brokers[int(number)] = BrokerRack(broker_id=BrokerId(int(number)), rack=rack or None)
+        brokers[broker] = BrokerRack(broker_id=BrokerId(broker), rack=rack or None)
     return list(brokers.values())

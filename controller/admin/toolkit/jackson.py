@@ -225,24 +225,34 @@ class _Walk:
                 self._signed_start("-")
         if char == "0" and "0" <= self._peek() <= "9":
             self._fail("Invalid numeric value: Leading zeroes not allowed")
-        self._digits()
+        length = (char != "0") + self._digits()
         if self._peek() == ".":
             self._at += 1
-            if not self._digits():
+            length += (more := self._digits())
+            if not more:
                 self._unexpected_in_number(self._peek() or ".", "Decimal point not followed by a digit")
         if self._peek() in ("e", "E"):
-            self._at += 1
-            signed = self._peek() in ("+", "-")
-            self._at += signed
-            if self._peek() == _END:
-                self._end("expected a digit for number exponent")
-            if not self._digits():
-                char, self._at = self._peek(), self._at - signed
-                self._unexpected_in_number(char, "Exponent indicator not followed by a digit")
+            length += self._exponent()
+        if length > NUMBER_MAX:
+            limit = "from `StreamReadConstraints.getMaxNumberLength()`"
+            raise _Fault(f"Number value length ({length}) exceeds the maximum allowed ({NUMBER_MAX}, {limit})")
         char = self._peek()
         if not self._open and char not in (_END, " ", "\t", "\r", "\n"):
             self._at += 1
             self._unexpected(char, "Expected space separating root-level values")
+
+    def _exponent(self) -> int:
+        """Its digits; the letter is next."""
+        self._at += 1
+        signed = self._peek() in ("+", "-")
+        self._at += signed
+        if self._peek() == _END:
+            self._end("expected a digit for number exponent")
+        digits = self._digits()
+        if not digits:
+            char, self._at = self._peek(), self._at - signed
+            self._unexpected_in_number(char, "Exponent indicator not followed by a digit")
+        return digits
 
     def _digits(self) -> int:
         start = self._at

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -57,7 +58,7 @@ def parse(text: str, *, newer: bool = False) -> Any:
         return BLANK
     try:
         value, _ = _DECODER.raw_decode(stripped)
-    except (json.JSONDecodeError, RecursionError, _Constant) as error:
+    except (ValueError, RecursionError) as error:
         raise NotJson(complaint(text, newer=newer) or f"Unexpected value: {error}", _OPERATION) from error
     if isinstance(value, int | float) and (fault := complaint(text, newer=newer)) is not None:
         raise NotJson(fault, _OPERATION)  # a number alone, which Kafka's parser wants apart from what follows
@@ -71,15 +72,23 @@ class _Blank:
 BLANK: Final = _Blank()
 
 
-class _Constant(ValueError):
-    """NaN or Infinity, which JSON does not have."""
-
-
 def _refuse_constant(name: str) -> Any:
-    raise _Constant(name)
+    """NaN or Infinity, which JSON does not have."""
+    raise ValueError(name)
 
 
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+def _number(text: str, convert: Callable[[str], Any]) -> Any:
+    """Of thousands of digits Python makes no number, and Kafka's parser none of more than it allows."""
+    if len(text) > NUMBER_MAX and sum(map(str.isdigit, text.lstrip("-0"))) > NUMBER_MAX:
+        raise ValueError("a number of too many digits")
+    return convert(text)
+
+
+_DECODER: Final = json.JSONDecoder(
+    parse_constant=_refuse_constant,
+    parse_int=partial(_number, convert=int),
+    parse_float=partial(_number, convert=float),
+)
 
 
 def show(value: Any) -> str:

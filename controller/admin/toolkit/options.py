@@ -16,6 +16,7 @@ from controller.admin.cluster.failures import ToolFailure
 _HELP_WIDTH: Final = 80
 _INT: Final = range(-(2**31), 2**31)
 _LONG: Final = range(-(2**63), 2**63)
+_DIGITS_MAX: Final = len(str(2**63))
 
 
 class OptionFailure(ToolFailure):
@@ -227,9 +228,13 @@ def without_empty_end(pieces: list[str], text: str) -> list[str]:
 def java_integer(text: str, allowed: range = _INT) -> int | None:
     """What Java's `Integer.parseInt` (or `Long.parseLong`) reads: an optional sign and digits, in range; else None."""
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()) or int(text) not in allowed:
+    if not (digits.isascii() and digits.isdigit()):
         return None
-    return int(text)
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > _DIGITS_MAX:  # of thousands of digits Python would refuse to make a number
+        return None
+    number = int(text[0] + digits) if text[0] == "-" else int(digits)
+    return number if number in allowed else None
 
 
 def parse_integer(text: str) -> int:

@@ -22,6 +22,7 @@ from controller.admin.toolkit.properties import read_properties
 from controller.admin.toolkit.texts import V39, Texts, ZookeeperTexts
 from controller.rules.configs.settings import SettingError
 from controller.wire.errors import KafkaError
+from controller.wire.whole import whole
 from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
 from controller.wire.znodes import ZnodeError
 
@@ -231,9 +232,10 @@ def _client_settings(path: Path, client_id: str) -> tuple[str, Timeouts]:
 
 def _positive_ms(settings: dict[str, str], name: str, default: int) -> int:
     text = settings.get(name, str(default))
-    if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**31:
+    number = whole(text)
+    if number is None or not 0 < number < 2**31:
         raise SettingError(f"{name}={text}: expected milliseconds, at least 1")
-    return int(text)
+    return number
 
 
 # Habits of complaint.

@@ -14,7 +14,7 @@ def topic_pattern(text: str) -> re.Pattern[str]:
     joined = re.sub(r"^[\"']+|[\"']+$", "", joined)
     try:
         return re.compile(joined)
-    except re.error as error:
+    except (re.error, ValueError, OverflowError, RecursionError) as error:
         raise ToolFailure(f"{joined} is an invalid regex.", java_class="java.lang.RuntimeException") from error
 
 

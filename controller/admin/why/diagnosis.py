@@ -15,6 +15,7 @@ from controller.admin.why.damage import damaged_partition, damaged_topic
 from controller.admin.why.facts import BrokerFacts, Deletion, PartitionFacts, TopicFacts
 from controller.admin.why.finding import Finding, Trouble
 from controller.wire.types import BrokerId, TopicPartition
+from controller.wire.whole import whole
 
 
 def diagnose(topic: TopicFacts, commands: Commands, only: int | None = None) -> list[Finding]:
@@ -364,7 +365,6 @@ def split_target(target: str, topics: set[str]) -> TopicPartition | str | None:
     """What `<topic>[-<partition>]` names: a topic if there is one of that name, else a partition; None if neither."""
     if target in topics:
         return target
-    topic, dash, number = target.rpartition("-")
-    if dash and topic in topics and number.isascii() and number.isdigit():
-        return TopicPartition(topic, int(number))
-    return None
+    topic, _, text = target.rpartition("-")
+    number = whole(text)
+    return TopicPartition(topic, number) if topic in topics and number is not None else None

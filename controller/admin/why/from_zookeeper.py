@@ -15,6 +15,7 @@ from controller.admin.cluster.failures import ToolFailure
 from controller.admin.why.facts import Damage
 from controller.wire.config_znodes import ConfigEntityZNode
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.whole import whole
 from controller.wire.zk_operations import (
     Exists,
     GetChildren,
@@ -123,9 +124,9 @@ class ZkView:
         except ZnodeError as error:
             damage = Damage(path=path, flaw=str(error))
         damages = {
-            int(p): Damage(path=path, flaw=f"partition {p}: {reason}", is_assignment=True)
+            number: Damage(path=path, flaw=f"partition {p}: {reason}", is_assignment=True)
             for p, reason in content.refused.items()
-            if p.isdecimal()
+            if (number := whole(p)) is not None
         }
         states = await self._states(name, content.partitions)
         damages |= {n: found for n, found in states.items() if isinstance(found, Damage)}
