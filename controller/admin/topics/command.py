@@ -19,7 +19,7 @@ from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, message_and_trace, uncaught
 from controller.admin.topics import by_znodes, options_2x
 from controller.admin.topics.config_versions import checked_configs
-from controller.admin.topics.describe import chosen, describe
+from controller.admin.topics.describe import chosen, describe, names_a_topic
 from controller.admin.topics.filter import matching
 from controller.admin.topics.options import ACTIONS, TABLE, check
 from controller.admin.topics.plan import parse_assignment, warn_of_collisions
@@ -106,7 +106,7 @@ async def existing(run: Run) -> list[str]:
     """The topics that `--topic` means. Raises ToolFailure when there is none and `--if-exists` was not given."""
     topic = run.args.value("topic") or ""
     names = matching(await topic_names(run.admin), topic, exclude_internal=False)
-    if not names and not run.args.has("if-exists"):
+    if not names and not run.args.has("if-exists") and names_a_topic(run, topic):
         raise _illegal_argument(run.texts.missing_topic.format(topic=topic))
     return names
 
@@ -114,10 +114,10 @@ async def existing(run: Run) -> list[str]:
 async def alter(run: Run) -> None:
     """`--alter`: more partitions."""
     total = run.args.integer("partitions")
+    manual = parse_assignment(run.args.value("replica-assignment") or "")
     names = await existing(run)
     if names and total is not None:
         described = await describe_topics(run.admin, names)
-        manual = parse_assignment(run.args.value("replica-assignment") or "")
         assignments: dict[str, Sequence[Sequence[BrokerId]] | None] = {}
         for name, topic in described.items():
             if isinstance(topic, Refused):

@@ -45,9 +45,14 @@ class DescribedPartition:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas without those that a reassignment is adding."""
-        adding = self.reassignment.adding_replicas if self.reassignment else ()
-        return len(self.info.replicas) - len(adding)
+        """Replicas without those that a reassignment is adding.
+
+        Where brokers were asked before it began, or after it ended, their list of replicas counts.
+        """
+        moving = self.reassignment
+        if moving is None or not {*moving.adding_replicas, *moving.removing_replicas} & set(self.info.replicas):
+            return len(self.info.replicas)
+        return len(moving.replicas) - len(moving.adding_replicas)
 
     def is_in(self, report: str) -> bool:
         """Whether a report of §2.8 shows this partition."""
@@ -133,6 +138,11 @@ class DescribedTopic:
 
 async def describe(run: Run) -> None:
     """`--describe`. Raises ToolFailure for a topic that there is not, unless `--if-exists`."""
+    if run.args.has("if-exists") and run.args.has("topic") and run.args.has("topic-id"):
+        run.console.line(
+            "Only topic id will be used when both --topic and --topic-id are specified and topicId is not "
+            "Uuid.ZERO_UUID"
+        )
     reports = [name for name in REPORTS if run.args.has(name)]
     only_overrides = run.args.has("topics-with-overrides")
     shown = []
@@ -156,17 +166,18 @@ async def chosen(run: Run) -> list[str]:
     topic, topic_id = args.value("topic"), args.value("topic-id")
     if topic_id is not None:
         _check_id(topic_id)
+        topic_id = topic_id.rstrip("=")
     if topic_id is not None and topic_id != _NO_ID:
-        if topic is not None:
-            run.console.line(
-                "Only topic id will be used when both --topic and --topic-id are specified and topicId is not "
-                "Uuid.ZERO_UUID"
-            )
         return await _by_id(run, topic_id)
     names = matching(await topic_names(run.admin), topic, exclude_internal=args.has("exclude-internal"))
-    if topic is not None and not names and not args.has("if-exists"):
+    if not names and not args.has("if-exists") and names_a_topic(run, topic):
         raise _missing(run.texts.missing_topic.format(topic=topic))
     return names
+
+
+def names_a_topic(run: Run, text: str | None) -> bool:
+    """Whether `--topic` is there and must mean some topic; empty text meant one in 2.x alone."""
+    return bool(text) if run.texts.zookeeper is None else text is not None
 
 
 def _check_id(text: str) -> None:
@@ -186,7 +197,13 @@ def _check_id(text: str) -> None:
 
 async def _by_id(run: Run, topic_id: str) -> list[str]:
     topics = await describe_topics(run.admin, list(await topic_names(run.admin)))
-    names = [t.name for t in topics.values() if isinstance(t, TopicInfo) and t.topic_id == topic_id]
+    names = [
+        t.name
+        for t in topics.values()
+        if isinstance(t, TopicInfo)
+        and t.topic_id == topic_id
+        and not (t.is_internal and run.args.has("exclude-internal"))
+    ]
     if not names and not run.args.has("if-exists"):
         raise _missing(f"TopicId '{topic_id}' does not exist as expected")
     return names
