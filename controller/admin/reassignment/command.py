@@ -54,8 +54,9 @@ async def generate(run: Run) -> None:
     not alive are left out.
     """
     args = run.args
-    topics = parse_topics_to_move(read_file(args.value("topics-to-move-json-file") or ""), run.texts)
+    text = read_file(args.value("topics-to-move-json-file") or "")
     ids = parse_broker_list(args.value("broker-list") or "", run.texts)
+    topics = parse_topics_to_move(text, run.texts)
     mode = RackMode.DISABLED if args.has("disable-rack-aware") else RackMode.ENFORCED
     current = await run.cluster.replicas_to_move(topics)
     racks = [broker for broker in await run.cluster.brokers() if broker.broker_id in ids]

@@ -15,7 +15,7 @@ from controller.admin.reassignment import throttles
 from controller.admin.reassignment.plan_file import ReassignmentPlan, check_execute, format_plan, parse_plan, plan_value
 from controller.admin.reassignment.preview import preview, warn_if_too_slow
 from controller.admin.reassignment.progress_view import show
-from controller.admin.reassignment.verify import clear_throttles, refuse_log_dirs
+from controller.admin.reassignment.verify import by_broker, clear_throttles, refuse_log_dirs
 from controller.admin.toolkit.console import commas
 from controller.admin.toolkit.kafka_json import read_file
 from controller.admin.toolkit.texts import Texts
@@ -140,28 +140,34 @@ async def _move_log_dirs(run: Run, targets: Mapping[PartitionReplica, str], time
     """Asks until every broker has taken its moves: a replica may not have been created yet. Raises ToolFailure."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + timeout_ms / 1000
-    pending = dict(sorted(targets.items()))
+    pending = {replica: targets[replica] for replica in sorted(targets, key=by_broker)}
     while True:
-        outcomes = await alter_log_dirs(run.admin, pending)
-        taken: list[PartitionReplica] = []
-        for replica, refused in sorted(outcomes.items()):
-            if refused is not None and refused.code is ErrorCode.REPLICA_NOT_AVAILABLE:
-                continue
-            if refused is not None:
-                raise ToolFailure(f"Failed to alter dir for {replica}", java_class=COMMAND_FAILED) from refused
-            path = pending.pop(replica)
-            taken.append(replica)
+        taken = await _taken(run, pending)
+        paths = {replica: pending.pop(replica) for replica in taken}
+        for replica, path in paths.items():
+            place = {"path": path, "partition": replica.topic_partition, "broker": replica.replica}
             if run.texts.log_dir_move is not None:
-                place = {"path": path, "partition": replica.topic_partition, "broker": replica.replica}
                 run.console.line(run.texts.log_dir_move.format(**place))
         if taken and run.texts.log_dir_move is None:
-            taken.sort(key=lambda r: (r.replica, r.topic_partition))
             run.console.line(f"Successfully started log directory move{_s(taken)} for: {commas(taken)}")
         if not pending:
             return
         if loop.time() >= give_up:
             raise Terse(f"Timed out before log directory move{_s(pending)} could be started for: {commas(pending)}")
         await asyncio.sleep(_RETRY_S)
+
+
+async def _taken(run: Run, moves: Mapping[PartitionReplica, str]) -> list[PartitionReplica]:
+    """The moves that brokers take, by broker. Raises ToolFailure for a refusal, and nothing is said of the others."""
+    taken: list[PartitionReplica] = []
+    outcomes = await alter_log_dirs(run.admin, moves)
+    for replica in sorted(outcomes, key=by_broker):
+        refused = outcomes[replica]
+        if refused is None:
+            taken.append(replica)
+        elif refused.code is not ErrorCode.REPLICA_NOT_AVAILABLE:
+            raise ToolFailure(f"Failed to alter dir for {replica}", java_class=COMMAND_FAILED) from refused
+    return taken
 
 
 async def cancel(run: Run) -> None:
@@ -177,7 +183,7 @@ async def cancel(run: Run) -> None:
         refused = _refusals(await alter_reassignments(run.admin, dict.fromkeys(active)))
         if refused:
             lines = "\n".join(f"{p}: {r}" for p, r in refused.items())
-            raise Terse(f"Error cancelling partition reassignment{_s(active)} for:\n{lines}")
+            raise Terse(f"Error cancelling partition reassignment{_s(refused)} for:\n{lines}")
         run.console.line(f"Successfully cancelled partition reassignment{_s(active)} for: {commas(active)}")
     else:
         run.console.line("None of the specified partition reassignments are active.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -32,12 +33,12 @@ async def verify(run: Run) -> None:
         await show(run, list(plan.targets), plan.log_dirs, advice=False)
     running = await cluster.running() or {}
     current = await cluster.replicas({p.topic for p in plan.targets})
-    _check_numbers(plan, current)
+    _check_numbers(plan, running, current)
     states = {p: state(p, target, running, current) for p, target in plan.targets.items()}
     for line in status_lines(states, plan.targets, current, texts):
         run.console.line(line)
     places = await replica_places(run.admin, list(plan.log_dirs)) if plan.log_dirs else {}
-    moves = sorted(places, key=lambda r: (r.replica, r.topic_partition))
+    moves = sorted(places, key=by_broker)
     lines = [replica_line(replica, places[replica], plan.log_dirs[replica]) for replica in moves]
     if cluster.moves_log_dirs:
         run.console.line("\n".join(line for line, _ in lines))
@@ -49,6 +50,11 @@ async def verify(run: Run) -> None:
     run.console.result(_as_json(plan, states, running, current, places, cleared))
 
 
+def by_broker(replica: PartitionReplica) -> tuple[BrokerId, TopicPartition]:
+    """The order in which Kafka's tool names replicas (`compareTopicPartitionReplicas`)."""
+    return replica.replica, replica.topic_partition
+
+
 def refuse_log_dirs(run: Run, plan: ReassignmentPlan) -> None:
     """Raises ToolFailure for directories in a file where only ZooKeeper is asked."""
     if plan.log_dirs and not run.cluster.moves_log_dirs:
@@ -57,11 +63,13 @@ def refuse_log_dirs(run: Run, plan: ReassignmentPlan) -> None:
         raise ToolFailure(text, java_class=COMMAND_FAILED)
 
 
-def _check_numbers(plan: ReassignmentPlan, current: Replicas) -> None:
-    """Raises ToolFailure for a number below 0 of a topic that exists, as Kafka's tool stumbles over it."""
+def _check_numbers(plan: ReassignmentPlan, running: Collection[TopicPartition], current: Replicas) -> None:
+    """Raises ToolFailure for a number below 0, or one above the last, of a topic that exists: there Kafka's tool
+    stumbles, and not over what is further away."""
+    counts = Counter(p.topic for p in current)
     for partition in plan.targets:
-        count = sum(1 for p in current if p.topic == partition.topic)
-        if partition.partition < 0 and count:
+        count = counts[partition.topic]
+        if count and partition not in running and (partition.partition < 0 or partition.partition == count):
             text = f"Index {partition.partition} out of bounds for length {count}"
             raise ToolFailure(text, java_class="java.lang.IndexOutOfBoundsException")
 
@@ -100,7 +108,7 @@ def status_lines(
 def replica_line(replica: PartitionReplica, place: ReplicaPlace, target: str) -> tuple[str, bool]:
     """What is said of one replica with a directory, and whether nothing more will happen to it."""
     partition, broker = replica.topic_partition, replica.replica
-    if place.current is None and place.future is None:
+    if place.current is None:
         return (
             f"Partition {partition} is not found in any live log dir on broker {broker}. There is likely an offline "
             "log directory on the broker.",

@@ -283,10 +283,10 @@ PLACES = [
     ("/a", None, "is not being moved from log dir /a to /b.", True),
     ("/b", None, "completed successfully.", True),
     ("/a", "/b", "is still in progress.", False),
-    (None, "/b", "is still in progress.", False),
+    (None, "/b", "is not found in any live log dir on broker 1", False),
     ("/a", "/c", "is being moved to log dir /c instead of /b.", False),
     ("/b", "/c", "is being moved to log dir /c instead of /b.", False),
-    (None, "/c", "is being moved to log dir /c instead of /b.", False),
+    (None, "/c", "is not found in any live log dir on broker 1", False),
 ]
 
 
