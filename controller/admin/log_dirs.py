@@ -100,5 +100,6 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
         check=check,
         by_brokers=Way(perform=perform, say_failed=message_and_trace),
         say_unparsed=message_and_trace,
+        client_id="log-dirs-tool",
         texts=texts,
     )

@@ -29,6 +29,7 @@ ADMIN_CONFIG: Final = Option(
     argument="config file",
     help="Property file for the admin client. Used of it: client.id, request.timeout.ms, default.api.timeout.ms.",
 )
+_NOT_AUTHORIZED: Final = "Not authorized to perform leader election"
 _OPERATION: Final = "org.apache.kafka.server.common.AdminOperationException"
 
 
@@ -66,7 +67,8 @@ async def elect(run: Run, kind: str, partitions: Sequence[TopicPartition] | None
         if refused.code is ErrorCode.REQUEST_TIMED_OUT:
             raise _timed_out(run) from refused
         if refused.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise command_failed("Not authorized to perform leader election") from refused
+            run.console.line(_NOT_AUTHORIZED)
+            raise command_failed(_NOT_AUTHORIZED) from refused
         raise
     except ClusterUnreachable as unreachable:
         if isinstance(unreachable.__cause__, TimeoutError):
