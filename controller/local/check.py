@@ -21,9 +21,11 @@ from controller.admin.cluster.failures import ClusterUnreachable, Refused, ToolF
 from controller.admin.cluster.queries import list_reassignments
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError, read_cluster
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, seconds
+from controller.wire.errors import KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import GetChildren, GetData, ZkSessionExpired, ZkUnreachable
+from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from controller.world.ports import ZkSession
 from controller.world.real import logs
@@ -102,7 +104,7 @@ def check_main(argv: Sequence[str]) -> int:
     logs.configure("check", level="error")
     try:
         found = asyncio.run(_check(options))
-    except (ClusterError, ToolFailure, ZkUnreachable, ZkSessionExpired) as error:
+    except (ClusterError, ToolFailure, KafkaError, ZnodeError, ZkUnreachable, ZkSessionExpired) as error:
         print(f"kwob check: {error}", file=sys.stderr)
         return EXIT_FAILED
     holds = all(check.holds for check in found)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
 from controller.admin.checks.truth import PartitionTruth, Truth
+from controller.admin.cluster.failures import ToolFailure
+from controller.local import check
 from controller.local.check import judged
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.znode_json import ZnodeError
 
 B1, B2 = BrokerId(1), BrokerId(2)
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -43,3 +48,15 @@ def test_a_move_that_brokers_were_asked_for_is_told(
     """It stands in the topic's znode, not below /admin (KIP-455)."""
     (moves,) = [c for c in judged(MOVING, "ZooKeeper", {}, topics, moves=told, left=left) if c.statement == MOVES]
     assert (moves.holds, moves.detail) == (detail == "no reassignment is under way", detail)
+
+
+@pytest.mark.parametrize("flaw", [ZnodeError("/controller_epoch holds b'x'"), ToolFailure("no broker answers")])
+def test_a_znode_that_nobody_can_read_ends_a_check_in_words(
+    flaw: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def fails(options: argparse.Namespace) -> Any:
+        raise flaw
+
+    monkeypatch.setattr(check, "_check", fails)
+    assert check.check_main(["--bootstrap-server", "b0:9092"]) == 1
+    assert capsys.readouterr().err == f"kwob check: {flaw}\n"
