@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from controller.admin.cluster.client import AdminClient
+from controller.admin.cluster.client import BOOTSTRAP_TIMEOUT_S, AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused
 from controller.admin.cluster.queries import list_reassignments
 from controller.wire.protocol import ApiKey
@@ -18,6 +18,8 @@ _LOOK_MAX_S: Final = 0.5
 _NAMED: Final = 3
 #: A broker that takes longer is told as one that does not answer.
 _ANSWER_S: Final = 1.0
+#: What a look gets at least, however little time is left: enough to find out that no broker is there, and to say so.
+_LEAST_S: Final = BOOTSTRAP_TIMEOUT_S + _ANSWER_S
 
 
 class Condition(StrEnum):
@@ -37,11 +39,15 @@ async def wait_until(
     """None once all hold at the same look; after `timeout_s`, one line that says what does not. No topics: all."""
     loop = asyncio.get_running_loop()
     limit_s, pause_s = loop.time() + timeout_s, _LOOK_S
+    missing: str | None = "the cluster does not answer"
     while True:
         try:
-            missing = await unmet(admin, conditions, topics)
+            async with asyncio.timeout_at(max(limit_s, loop.time() + _LEAST_S)):
+                missing = await unmet(admin, conditions, topics)
         except (ClusterUnreachable, Refused) as error:
             missing = str(error)
+        except TimeoutError:  # a call may take a minute; what the last look saw is still the best that is there
+            pass
         if missing is None or loop.time() >= limit_s:
             return missing
         await asyncio.sleep(pause_s)
@@ -74,6 +80,8 @@ async def _view(admin: AdminClient, broker_id: BrokerId) -> Any:
 
 def trouble(views: Mapping[BrokerId, Any], topics: Collection[str], *, is_full: bool) -> str | None:
     """What the brokers' answers to Metadata (None: it gave none) lack. No topics: all that there are."""
+    if not views:
+        return "no broker is registered, says who answers"
     for broker_id, view in views.items():
         if view is None:
             return f"broker {broker_id} does not answer"
