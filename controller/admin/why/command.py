@@ -81,7 +81,7 @@ async def explain(
     if options.json:
         machine.out.write(json.dumps(as_json(topic, findings), ensure_ascii=False) + "\n")
     else:
-        show(machine.out, [Text.from_markup(text) for text in _texts(topic, findings, partition)])
+        show(machine.out, [Text.from_markup(text, emoji=False) for text in _texts(topic, findings, partition)])
     return TROUBLE if findings else NOTHING_WRONG
 
 

@@ -170,8 +170,16 @@ async def _ask(
     return BrokerAnswer(
         topic=view if isinstance(view, TopicInfo) else None,
         dirs=_readable(dirs),
-        configs={e.name: e.value for e in config_entries(configs).get(str(broker), []) if e.value is not None},
+        configs=_told(configs, str(broker)),
     )
+
+
+def _told(answer: Any, broker: str) -> dict[str, str]:
+    """The configs of a broker; none where it does not let us see them."""
+    try:
+        return {e.name: e.value for e in config_entries(answer).get(broker, []) if e.value is not None}
+    except Refused:
+        return {}
 
 
 def _readable(answer: Any) -> list[LogDir]:
