@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from controller.wire.cluster_file import KAFKAS_OWN_TOPICS, BrokerShape, ClusterShape
 from controller.wire.types import TopicPartition
+
+#: What a setting begins with that has the name of a listener in its own.
+_NAMED: Final = "listener.name."
 
 
 def anonymise(shape: ClusterShape) -> ClusterShape:
@@ -51,7 +55,7 @@ def _broker(broker: BrokerShape, racks: dict[str, str]) -> BrokerShape:
 
 def _harmless(configs: object) -> dict[str, str]:
     assert isinstance(configs, dict)
-    return {name: value for name, value in configs.items() if _tells_nothing(value)}
+    return {name: value for name, value in configs.items() if not name.startswith(_NAMED) and _tells_nothing(value)}
 
 
 def _tells_nothing(value: str) -> bool:
