@@ -169,6 +169,8 @@ async def _partitions(options: argparse.Namespace, machine: Machine) -> tuple[in
         topic = (await describe_topics(admin, [options.topic]))[options.topic]
     if not isinstance(topic, TopicInfo):
         raise topic
+    if not topic.partitions:
+        raise ToolFailure(f"{options.topic} has no partitions yet; try again")
     return len(topic.partitions), unavailable | {p.partition for p in topic.partitions if p.leader is None}
 
 
@@ -213,6 +215,8 @@ def _group(group: str, count: int) -> dict[str, Any]:
 async def _asked(admin: AdminClient, groups: Sequence[str], count: int) -> list[dict[str, Any]]:
     """The same with the leader of that partition and with what the cluster says. Creates nothing."""
     topic = (await describe_topics(admin, [GROUP_METADATA_TOPIC]))[GROUP_METADATA_TOPIC]
+    if isinstance(topic, TopicInfo) and not topic.partitions:
+        raise ToolFailure(f"{GROUP_METADATA_TOPIC} has no partitions yet; try again")
     keys = []
     for group in groups:
         row = _group(group, len(topic.partitions) if isinstance(topic, TopicInfo) else count)
