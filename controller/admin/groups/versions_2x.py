@@ -13,15 +13,16 @@ from typing import Any, Final
 
 from controller.admin.cluster.failures import Refused, class_and_message
 from controller.admin.groups.offsets import offset_rows
+from controller.admin.groups.options import TABLE, VIEWS
 from controller.admin.groups.queries import Group, GroupMember, describe_group, list_groups
 from controller.admin.groups.tables import table
 from controller.admin.toolkit.console import Console, commas
-from controller.admin.toolkit.options import COMMAND_CONFIG, Arguments, Option, OptionTable, UsageExit, option_names
+from controller.admin.toolkit.options import Arguments, Option, OptionTable, UsageExit, java_split, option_names
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run, Tool, Way, uncaught
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
-_VIEWS: Final = ("members", "offsets", "state")
+_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 _OFFSETS: Final = (
     ("GROUP", 15),
     ("TOPIC", 15),
@@ -53,43 +54,68 @@ FORMS: Final = {
 
 
 def _table(form: Form) -> OptionTable:
-    newer = ("all-groups",) if form.all_groups else ()
-    options = [
-        Option(name="bootstrap-server", argument="server to connect to", help="REQUIRED: brokers to ask first."),
-        COMMAND_CONFIG,
-        *(Option(name=name, help="An action.") for name in form.actions),
-        Option(name="group", argument="consumer group", help="The group."),
-        *(Option(name=name, help="As in the tool of today.") for name in (*_VIEWS, "verbose", *newer)),
-    ]
-    return OptionTable(
-        "This tool helps to list all consumer groups, describe a consumer group, delete consumer group info, or reset "
-        "consumer group offsets.",
-        options,
-        version=form.all_groups,
-    )
+    """Today's options without what came later; `--state` had no value before 2.6."""
+    later = {"type", *(() if form.all_groups else ("all-groups", "delete-offsets", "state"))}
+    options = [TABLE[name] for name in TABLE.names if name not in later]
+    if not form.all_groups:
+        options.append(Option(name="state", help="With --describe: the state."))
+    return OptionTable(TABLE.description, options, version=form.all_groups)
 
 
 def check(form: Form, args: Arguments) -> None:
-    """Raises UsageExit, ToolFailure."""
+    """Raises UsageExit, ToolFailure. 2.0 counted the actions first, 2.6 last."""
+    if not form.all_groups:
+        _check_actions(form, args)
     args.require("bootstrap-server")
+    if args.has("describe"):
+        _check_describe(form, args)
+    args.refuse_with("group", *(("all-groups",) if form.all_groups else ()), "list")
+    args.refuse_with("topic", "list", "describe")
+    _check_actions(form, args)
+
+
+def _check_actions(form: Form, args: Arguments) -> None:
     if args.count(form.actions) != 1:
         raise UsageExit(f"Command must include exactly one action: --{commas(form.actions, ', --')}")
-    if args.has("describe") and not args.count(("group", "all-groups")):
+
+
+def _check_describe(form: Form, args: Arguments) -> None:
+    if not form.all_groups:
         args.require("group")
+        return
+    if not args.count(("group", "all-groups")):
+        raise UsageExit("Option [describe] takes one of these options: [group], [all-groups]")
+    if args.count(VIEWS) > 1:
+        raise UsageExit("Option [describe] takes at most one of these options: [members], [offsets], [state]")
+    if args.has("state") and args.value("state") is not None:
+        raise UsageExit("Option [describe] does not take a value for [state]")
 
 
 async def perform(form: Form, run: Run) -> int:
     """Lists or describes."""
     if run.args.has("list"):
-        names = [*await list_groups(run.admin)]
-        for name in names:
-            run.console.line(name)
-        run.console.result({"groups": names})
+        await _list(run)
         return 0
     names = [*await list_groups(run.admin)] if run.args.has("all-groups") else run.args.values("group")
     shown = [await _describe(form, run, name) for name in names]
     run.console.result({"groups": shown})
     return 0
+
+
+async def _list(run: Run) -> None:
+    """`--list`: names; in 2.6 with `--state` states, too."""
+    asked_for = java_split(run.args.value("state") or "") if run.args.has("state") else [""]
+    states = {word.strip() for word in asked_for if any(asked_for)}
+    if not states <= set(_STATES):
+        text = run.args.value("state")
+        raise UsageExit(f"Invalid state list '{text}'. Valid states are: {commas(_STATES, ', ')}")
+    listed = await list_groups(run.admin)
+    groups = {name: group.state for name, group in listed.items() if not states or group.state in states}
+    rows = [("GROUP", "STATE"), *groups.items()] if run.args.has("state") else [(name, "") for name in groups]
+    width = max(15, *map(len, groups)) if groups else 15
+    for name, state in rows:
+        run.console.line(f"{name:<{width}} {state}" if state else name)
+    run.console.result({"groups": list(groups)})
 
 
 async def _describe(form: Form, run: Run, name: str) -> dict[str, Any]:
@@ -148,11 +174,12 @@ def _format(rows: list[list[str]], *, with_group: bool) -> str:
     return table(header, widths, [tuple(row[first:]) for row in rows[1:]], grow=grow)
 
 
-def say_failed(console: Console, error: Exception, _: Arguments) -> None:
-    """On standard output the message, on standard error the exception."""
+def say_failed(form: Form, console: Console, error: Exception, _: Arguments) -> None:
+    """On standard output the message; on standard error the exception, which 2.0 kept to itself."""
     text = class_and_message(error) if isinstance(error, Refused) else str(error)
-    console.line(f"Error: Executing consumer group command failed due to {text}")
-    console.complain(class_and_message(error))
+    console.line(f"{form.gap}Error: Executing consumer group command failed due to {text}")
+    if form.all_groups:
+        console.complain(class_and_message(error))
 
 
 def lists_or_describes(texts: Texts, argv: Sequence[str]) -> bool:
@@ -167,7 +194,8 @@ def tool(texts: Texts) -> Tool:
     return Tool(
         table=_table(form),
         check=partial(check, form),
-        by_brokers=Way(perform=partial(perform, form), say_failed=say_failed),
+        by_brokers=Way(perform=partial(perform, form), say_failed=partial(say_failed, form), failed_exit=0),
         say_unparsed=uncaught,
+        call_timeout_option="timeout",
         texts=texts,
     )

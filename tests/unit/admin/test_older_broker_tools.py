@@ -9,6 +9,8 @@ import pytest
 
 from controller.admin.commands import consumer_groups as groups
 from controller.admin.commands import get_offsets, log_dirs
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
 
 SERVER = ("--compat", "2.0", "--broker-list", "b0:9092")
@@ -93,3 +95,63 @@ def test_actions_of_groups(group: Any, tool: Any, compat: str, actions: str) -> 
     same = [tool(groups, group, [*words, "--delete", "--group", "g"]) for words in (["--compat", compat], [])]
     assert same[0].out == same[1].out
     assert "Error: Deletion of some consumer groups failed" in same[0].out, "today's, where the spec has no older text"
+
+
+@pytest.mark.parametrize("compat", ["2.0", "2.6"])
+def test_a_time_limit_for_groups(group: Any, tool: Any, compat: str) -> None:
+    group.unanswered.add(ApiKey.DESCRIBE_GROUPS)
+    outcome = tool(groups, group, ["--compat", compat, "--describe", "--group", "g", "--timeout", "2000"])
+    assert "DescribeGroups got no answer in 2 s" in outcome.err
+    assert outcome.took_s < 2.5
+
+
+def test_states_in_a_list_of_2_6(group: Any, tool: Any) -> None:
+    words = ["--compat", "2.6", "--list", "--state"]
+    assert tool(groups, group, words).out.splitlines() == ["GROUP           STATE", "g               Empty"]
+    assert tool(groups, group, [*words, "Stable, Dead,"]).out.splitlines() == ["GROUP           STATE"]
+    assert tool(groups, group, ["--compat", "2.6", "--list"]).out == "g\n"
+    states = "PreparingRebalance, CompletingRebalance, Stable, Dead, Empty"
+    wrong = tool(groups, group, [*words, "stable"])
+    assert wrong.err.startswith(f"Invalid state list 'stable'. Valid states are: {states}\n")
+
+
+#: Of a line in 2.0 and in 2.6 what it is refused with.
+TOGETHER = [
+    ("--list --group g", *['Option "[group]" can\'t be used with option{gap}"[list]"'] * 2),
+    ("--describe --topic t --group g", *['Option "[topic]" can\'t be used with option{gap}"[describe]"'] * 2),
+    (
+        "--describe",
+        'Missing required argument "[group]"',
+        "Option [describe] takes one of these options: [group], [all-groups]",
+    ),
+    (
+        "--describe --group g --members --state",
+        None,
+        "Option [describe] takes at most one of these options: [members], [offsets], [state]",
+    ),
+    ("--describe --group g --state Stable", None, "Option [describe] does not take a value for [state]"),
+    (
+        "--describe --group g --all-groups",
+        'Exception in thread "main" joptsimple.UnrecognizedOptionException: all-groups is not a recognized option',
+        'Option "[group]" can\'t be used with option "[all-groups]"',
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "old", "new"), TOGETHER)
+def test_options_of_groups_that_do_not_go_together(
+    group: Any, tool: Any, line: str, old: str | None, new: str | None
+) -> None:
+    for compat, gap, complaint in (("2.0", "", old), ("2.6", " ", new)):
+        outcome = tool(groups, group, ["--compat", compat, *line.split()])
+        if complaint is not None:
+            assert (outcome.code, outcome.err.splitlines()[0]) == (1, complaint.format(gap=gap))
+
+
+@pytest.mark.parametrize(("compat", "gap"), [("2.0", ""), ("2.6", "\n")])
+def test_what_fails_exits_with_0_as_it_did(group: Any, tool: Any, compat: str, gap: str) -> None:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    group.answers[ApiKey.OFFSET_FETCH] = lambda *_: {"error_code": code, "topics": []}
+    outcome = tool(groups, group, ["--compat", compat, "--describe", "--group", "g"])
+    assert outcome.code == 0
+    assert outcome.out.startswith(f"{gap}Error: Executing consumer group command failed due to ")
