@@ -95,17 +95,21 @@ async def delete(run: Run) -> None:
 async def describe(run: Run) -> None:
     """`--describe`: groups by name."""
     names = [*await list_groups(run.admin)] if run.args.has("all-groups") else run.args.values("group")
-    shown = [await _describe(run, name) for name in sorted(set(names))]
-    run.console.result({"groups": shown})
+    seen = [await _seen(run, name) for name in sorted(set(names))]  # before any is shown, as one may be refused
+    run.console.result({"groups": [_show(run, group, rows) for group, rows in seen]})
 
 
-async def _describe(run: Run, name: str) -> dict[str, Any]:
-    console, args = run.console, run.args
+async def _seen(run: Run, name: str) -> tuple[Group, list[OffsetRow]]:
+    """A group, and its offsets where they are asked for. Raises Refused."""
     group = await describe_group(run.admin, name)
     if group.state == "Dead" and run.texts.no_group_fails:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
-    by_offsets = not args.count(("state", "members"))
-    rows = await group_offsets.offset_rows(run, group) if by_offsets else []
+    by_offsets = not run.args.count(("state", "members"))
+    return group, await group_offsets.offset_rows(run, group) if by_offsets else []
+
+
+def _show(run: Run, group: Group, rows: Sequence[OffsetRow]) -> dict[str, Any]:
+    console, args, name = run.console, run.args, group.group_id
     if group.state == "Dead":
         console.line(f"\nError: Consumer group '{name}' does not exist.")
     elif group.state == "Empty":
@@ -182,6 +186,7 @@ def tool_of(texts: Texts, argv: Sequence[str]) -> Tool:
         by_brokers=Way(perform=perform, say_failed=say_failed, failed_exit=0),
         say_unparsed=uncaught,
         call_timeout_option="timeout",
+        catches_client=texts.zookeeper is None,
         texts=replace(V39, reset_row=texts.reset_row, reset_row_end=texts.reset_row_end)
         if texts.zookeeper is not None
         else texts,

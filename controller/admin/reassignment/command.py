@@ -135,5 +135,6 @@ def tool_of(texts: Texts, _argv: Sequence[str]) -> Tool:
         say_unparsed=uncaught,
         no_arguments=None if texts.asks_brokers else options_2x.DESCRIPTION_20,
         client_id="reassign-partitions-tool",
+        catches_client=True,
         texts=texts,
     )

@@ -87,6 +87,8 @@ class Tool:
     timeouts: Timeouts = field(default_factory=Timeouts)
     #: The option with the time limit of each call in ms, where there is one: it goes before all else (`withTimeoutMs`).
     call_timeout_option: str | None = None
+    #: What is wrong with an option of the client itself fails the tool as all else that it does.
+    catches_client: bool = False
     texts: Texts = V39
     #: The tool of KRaft's time, where it depends on the cluster which one is meant.
     on_kraft: Callable[[], Tool] | None = None
@@ -147,9 +149,12 @@ async def _by_brokers(tool: Tool, way: Way, args: Arguments, console: Console, m
     try:
         admin = _admin(tool, args, machine)
     except ToolFailure as failure:
+        console.result({"error": str(failure)})
+        if isinstance(failure, OptionFailure) and tool.catches_client:
+            way.say_failed(console, failure, args)
+            return way.failed_exit
         say = tool.say_unparsed if isinstance(failure, OptionFailure) else message_only
         say(console, failure)
-        console.result({"error": str(failure)})
         return 1
     async with admin:
         if tool.on_kraft is not None and await admin.is_of_4x():

@@ -131,7 +131,22 @@ def test_a_broker_that_does_not_answer_costs_the_time_limit(moving: FakeCluster,
     assert 2 <= outcome.took_s < 2.5
 
 
-def test_a_time_limit_that_is_no_number(moving: FakeCluster, tool: Any) -> None:
-    outcome = tool(groups, moving, ["--list", "--timeout", "soon"])
-    assert (outcome.code, outcome.out) == (1, "")
-    assert "Cannot parse argument 'soon' of option timeout" in outcome.err
+def test_groups_are_shown_once_all_are_described(moving: Any, tool: Any) -> None:
+    moving.groups["h"] = moving.groups["g"]
+
+    def offsets(_: int, body: Any) -> dict[str, Any] | None:
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "topics": []} if body.group_id == "h" else None
+
+    moving.answers[ApiKey.OFFSET_FETCH] = offsets
+    outcome = tool(groups, moving, ["--describe", "--group", "h", "--group", "g"])
+    assert outcome.out.startswith("\nError: Executing consumer group command failed due to ")
+    assert "has no active members" not in outcome.err
+    assert "CURRENT-OFFSET" in tool(groups, moving, ["--describe", "--group", "g"]).out
+
+
+@pytest.mark.parametrize("option", ["--timeout=abc", "--timeout=1 --timeout=2", "--bootstrap-server=b1:9092"])
+def test_options_of_the_client_fail_as_all_else(moving: Any, tool: Any, option: str) -> None:
+    outcome = tool(groups, moving, ["--list", *option.split()])
+    assert outcome.code == 0, "whatever failed, as in Kafka"
+    assert outcome.out.startswith("\nError: Executing consumer group command failed due to ")
+    assert outcome.err.startswith("joptsimple.")

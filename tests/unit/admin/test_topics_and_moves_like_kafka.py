@@ -195,3 +195,10 @@ def test_who_may_not_elect_is_told_on_both_streams(foo: Any, tool: Any) -> None:
 
 def test_the_name_that_brokers_see_of_log_dirs() -> None:
     assert log_dirs.tool_of(V39, []).client_id == "log-dirs-tool"
+
+
+def test_two_servers_are_told_where_all_failures_are(foo: Any, tool: Any) -> None:
+    outcome = tool(reassign, foo, ["--list", "--bootstrap-server", "b1:9092"])
+    why = "Found multiple arguments for option bootstrap-server, but you asked for only one"
+    lines = f"Error: {why}\njoptsimple.MultipleArgumentsForOptionException: {why}\n"
+    assert (outcome.code, outcome.out, outcome.err) == (1, lines, "")
