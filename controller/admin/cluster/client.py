@@ -267,9 +267,8 @@ class AdminClient:
         return answered
 
     async def _ask(self, link: Link, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
-        version = link.version(api_key)
         try:
-            return await link.connection.call(api_key, version, body, timeout_s=self._timeouts.request_s)
+            return await link.connection.call(api_key, link.version(api_key), body, timeout_s=self._timeouts.request_s)
         except ValueError as error:  # no request can hold it, such as a name of 40000 characters
             raise ToolFailure(str(error)) from error
 

@@ -25,7 +25,7 @@ _DURATION: Final = re.compile(
     r"([+-])?P(?:([+-]?\d+)D)?(T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{0,9}))?S)?)?",
     re.IGNORECASE | re.ASCII,
 )
-#: The seconds that `java.time.Instant` can have.
+#: The seconds that an Instant of Java can have.
 _INSTANT: Final = range(-31_557_014_167_219_200, 31_556_889_864_403_200)
 
 

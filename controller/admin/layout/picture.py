@@ -25,8 +25,6 @@ _BAR: Final = 24
 #: Wide enough for any layout in a file; a terminal has its own width.
 _FILE_WIDTH: Final = 160
 _PIPE_WIDTH: Final = 400
-#: Keys, groups and racks are text, whatever is in them: no `[b]` of theirs is a tag, and no `:x:` a picture.
-_AS_IT_IS: Final[Mapping[str, bool]] = {"highlight": False, "markup": False, "emoji": False}
 _LEADER_STYLE, _FOLLOWER_STYLE = "bold green", "cyan"
 #: A picture of more partitions than this is cut; counts and skew still tell of all.
 ROWS_MAX: Final = 200
@@ -124,12 +122,17 @@ def run_line(run: Run) -> str:
 def show(out: TextIO, parts: Iterable[RenderableType]) -> None:
     """Prints these below one another, an empty line between two; colours and cut lines on a terminal only."""
     if out.isatty():
-        _print(Console(file=out, **_AS_IT_IS), parts)
+        _print(_console(out), parts)
         return
     text = io.StringIO()
-    _print(Console(file=text, **_AS_IT_IS, width=_PIPE_WIDTH), parts)
+    _print(_console(text, width=_PIPE_WIDTH), parts)
     out.write("".join(line.rstrip() + "\n" for line in text.getvalue().splitlines()))
     out.flush()
+
+
+def _console(file: TextIO, *, width: int | None = None, record: bool = False) -> Console:
+    """Keys, groups and racks are text, whatever is in them: no bracket of theirs begins a tag, no colon a picture."""
+    return Console(file=file, width=width, record=record, highlight=False, markup=False, emoji=False)
 
 
 def _print(console: Console, parts: Iterable[RenderableType]) -> None:
@@ -150,7 +153,7 @@ def save(path: str, title: str, parts: Iterable[RenderableType]) -> None:
     """Writes the same as an `.html` or `.svg` file. Raises ToolFailure for another ending or a path not to write."""
     check_picture(path)
     target = Path(path)
-    console = Console(file=io.StringIO(), record=True, **_AS_IT_IS, width=_FILE_WIDTH)
+    console = _console(io.StringIO(), width=_FILE_WIDTH, record=True)
     for part in parts:
         console.print(part)
         console.print()

@@ -1,6 +1,6 @@
 """Property files as Java's tools read them: each byte is a character (ISO 8859-1), others are written `\\u20ac`.
 
-Source: `java.util.Properties.load`, Kafka 3.9 `Utils.loadProps`.
+Source: Java's Properties, Kafka 3.9 `Utils.loadProps`.
 """
 
 from __future__ import annotations

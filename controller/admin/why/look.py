@@ -170,11 +170,11 @@ async def _ask(
     return BrokerAnswer(
         topic=view if isinstance(view, TopicInfo) else None,
         dirs=_readable(dirs),
-        configs=_told(configs, str(broker)),
+        configs=_shown_configs(configs, str(broker)),
     )
 
 
-def _told(answer: Any, broker: str) -> dict[str, str]:
+def _shown_configs(answer: Any, broker: str) -> dict[str, str]:
     """The configs of a broker; none where it does not let us see them."""
     try:
         return {e.name: e.value for e in config_entries(answer).get(broker, []) if e.value is not None}

@@ -84,7 +84,7 @@ def test_more_digits_than_kafkas_parser_takes(text: str, length: int) -> None:
     assert kafka_json.parse(json.dumps([10**999]))
 
 
-#: Recorded from `java.time.Duration.parse` and `Instant`.
+#: Recorded from Java's Duration and Instant.
 DURATIONS = [
     ("P99999999999999999D", "Text cannot be parsed to a Duration: days"),
     ("PT99999999999999999999S", "Text cannot be parsed to a Duration: seconds"),
