@@ -25,6 +25,8 @@ from controller.wire.errors import KafkaError
 from controller.world.help_text import help_end
 
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+#: No number of bytes or seconds is above it; of 400 digits it would be infinite.
+_MOST: Final = 2**63
 #: There the second topic has a thousandth of the first.
 _SKEW_MOST: Final = 10.0
 _TIMES_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -159,7 +161,7 @@ def _count(text: str) -> int:
 
 def _size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgtp]?)b?", text.lower())
-    if match is None:
+    if match is None or float(match[1]) > _MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; write 500MB, 1.5TB or a number of bytes")
     return int(float(match[1]) * _UNITS[match[2]])
 
@@ -176,6 +178,6 @@ def _skew(text: str) -> float:
 
 def _time_s(text: str) -> float:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?", text)
-    if match is None:
+    if match is None or float(match[1]) > _MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time; write 60s or 5m")
     return float(match[1]) * _TIMES_S[match[2] or "s"]

@@ -98,7 +98,7 @@ async def take(admin: AdminClient, *, now_ms: int, rates_s: float, step: Step, n
         again = await _log_dirs(admin, sorted(nodes), step, notes)
         later = await _look(admin, topics, again, groups, step, notes)
         rates, reading, dirs = flows(reading, later), later, again
-    shared = _shared(of_brokers)
+    shared, behind = _shared(of_brokers), lags(reading)
     return cf.ClusterShape(
         taken_ms=now_ms,
         source=f"{len(nodes)} live brokers",
@@ -116,7 +116,7 @@ async def take(admin: AdminClient, *, now_ms: int, rates_s: float, step: Step, n
         },
         groups={
             name: cf.GroupShape(
-                state=group.state, members=len(group.members), lag={str(p): n for p, n in lags(reading)[name].items()}
+                state=group.state, members=len(group.members), lag={str(p): n for p, n in behind[name].items()}
             )
             for name, group in groups.items()
         },

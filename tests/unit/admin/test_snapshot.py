@@ -355,3 +355,12 @@ groups: {billing: {lag: {payments-eu-0: 4}}}
     assert shape.topics["topic-1"].configs == {"leader.replication.throttled.replicas": "0:1"}
     assert "__consumer_offsets" in shape.topics and shape.groups["group-1"].lag == {"topic-1-0": 4}
     assert [b.rack for b in shape.brokers] == ["rack-1", "rack-1"] and shape.brokers[0].configs == {"a.rate": "7"}
+
+
+@pytest.mark.parametrize(("flag", "complaint"), [("--bytes", "is no size"), ("--for", "is no length of time")])
+def test_a_number_of_400_digits(
+    cluster: Any, tool: Any, capsys: pytest.CaptureFixture[str], flag: str, complaint: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tool(snapshot, cluster, ["--generate", flag, "9" * 400, "-o", "-"], bootstrap=None)
+    assert ended.value.code == 2 and complaint in capsys.readouterr().err
