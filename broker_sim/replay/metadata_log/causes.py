@@ -81,7 +81,16 @@ def _is_reassigned(b: State, a: State) -> bool:
 
 
 def _cancelled(b: State, a: State) -> bool:
-    return bool(b.adding) and not set(b.adding) & set(a.replicas)
+    if b.adding:
+        return not set(b.adding) & set(a.replicas)
+    return bool(b.removing) and set(b.removing) <= set(a.replicas)
+
+
+def _is_unclean(b: State, a: State) -> bool:
+    """A leader that begins to recover; or that leads alone and was neither in sync nor eligible: one that is elected
+    while another recovers is not marked anew, and before metadata version 3.2 none is."""
+    begins = a.recovering and not b.recovering
+    return begins or (a.leader >= 0 and a.isr == (a.leader,) and a.leader not in (b.leader, *b.isr, *b.elr))
 
 
 def _hit(b: State, a: State) -> set[int]:
@@ -94,7 +103,7 @@ _RULES: Final[tuple[tuple[str, Callable[[State, State, Beside], bool]], ...]] = 
     (Cause.REASSIGNMENT, lambda b, a, _: _is_reassigned(b, a) and _moves(a)),
     (Cause.REASSIGNMENT_CANCELLED, lambda b, a, _: _is_reassigned(b, a) and _cancelled(b, a)),
     (Cause.REASSIGNMENT_COMPLETE, lambda b, a, _: _is_reassigned(b, a)),
-    (Cause.UNCLEAN_ELECTION, lambda b, a, _: a.recovering and not b.recovering),
+    (Cause.UNCLEAN_ELECTION, lambda b, a, _: _is_unclean(b, a)),
     (Cause.FENCING, lambda b, a, n: bool(_hit(b, a) & set(n.fenced))),
     (Cause.SHUTDOWN, lambda b, a, n: bool(_hit(b, a) & set(n.stopping))),
     (Cause.REGISTRATION, lambda b, a, n: bool(_hit(b, a) & set(n.registered))),
