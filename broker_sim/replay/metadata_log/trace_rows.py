@@ -108,11 +108,14 @@ class Teller:
 
     def _by_leader(self, change: Change) -> None:
         """Who left and who joined, one row each. Where the change ends the epoch that the leader asked in (a
-        reassignment is complete), it is a write of the controller, too."""
+        reassignment is complete), it is a write of the controller, too. One with which nobody joins (a move is
+        complete as it is asked for) is the controller's alone."""
         old, isr = change.isr_old or [], change.isr or []
         bumped = change.leader_epoch != self._leader_epoch
         moves_on = bumped and (change.is_reassigned or change.leader != self._leader)
         gone, came = [r for r in old if r not in isr], [r for r in isr if r not in old]
+        if change.is_reassigned and not came:
+            gone = []
         both = bool(gone and came)
         for replicas, event in ((gone, TraceEvent.ISR_SHRINK), (came, TraceEvent.ISR_EXPAND)):
             if both and event is TraceEvent.ISR_SHRINK:

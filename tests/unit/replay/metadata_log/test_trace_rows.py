@@ -97,6 +97,17 @@ def test_a_move_that_only_adds_is_one_write_of_the_leader() -> None:
     assert [r[0] for r in brief(told(adding, done)[3:])] == ["isr_expand", "assign"]
 
 
+def test_a_move_that_only_removes_is_none_of_the_leader() -> None:
+    """All targets are in sync, so that the controller completes it as it is asked for."""
+    done = after(cause=Cause.REASSIGNMENT_COMPLETE, isr=[1, 2], leader_epoch=1, replicas=[1, 2])
+    rows = told(CREATED, done._replace(is_reassigned=True))[3:]
+    assert brief(rows) == [
+        ("elect", 101, 1, 1, 1, [1, 2]),
+        ("leader", 1, 1, 1, None, [1, 2]),
+        ("assign", 101, None, None, None, None),
+    ]
+
+
 @pytest.mark.parametrize(("event", "ev", "value"), [(Kind.DELETED, "delete", None), (Kind.UNKNOWN, "stop", "unknown")])
 def test_what_ends_a_partition_is_told(event: str, ev: str, value: str | None) -> None:
     (row,) = told(Change(12, 120, 1, event, Cause.UNKNOWN))
