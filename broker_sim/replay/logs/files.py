@@ -22,7 +22,8 @@ from broker_sim.replay.logs.lines import HEAD_PATTERN
 #: So much of a file is looked at.
 _HEAD_BYTES: Final = 256 * 1024
 _TEXT_BYTES: Final = 1024 * 1024
-_GZIP_MAGIC: Final = b"\x1f\x8b"
+#: What a packed file begins with, whatever its name is.
+GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _RECORD: Final = re.compile(HEAD_PATTERN, re.M)
 _SPEAKER: Final = re.compile(
@@ -117,7 +118,7 @@ def _looked_at(path: Path) -> LogFile:
 
 def _text_of(head: bytes) -> str | None:
     """The beginning of a file as text, unpacked; None for what is no text."""
-    if head.startswith(_GZIP_MAGIC):
+    if head.startswith(GZIP_MAGIC):
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, _TEXT_BYTES)
         except zlib.error:

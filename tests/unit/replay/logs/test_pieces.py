@@ -92,11 +92,20 @@ def test_bytes_that_are_no_text_are_replaced(file: Path) -> None:
     assert "every\ufffdone" in " ".join(line.text for line in kept(Piece(str(file), 0, len(text))))
 
 
-def test_a_packed_file_is_one_piece_and_says_the_same(file: Path) -> None:
-    packed = file.with_name("server.log.gz")
+@pytest.mark.parametrize("name", ["server.log.gz", "server.log.1", "server.log-20200901.GZ"])
+def test_a_packed_file_is_one_piece_and_says_the_same(file: Path, name: str) -> None:
+    packed = file.with_name(name)
     packed.write_bytes(gzip.compress(TEXT[:300]) + gzip.compress(TEXT[300:]))
     (piece,) = pieces_of(packed, packed.stat().st_size, piece_bytes=10)
     assert kept(piece) == kept(Piece(str(file), 0, len(TEXT)))
+
+
+def test_a_file_that_was_unpacked_and_kept_its_name_is_read_as_it_is(file: Path) -> None:
+    unpacked = file.rename(file.with_name("server.log.gz"))
+    assert [line for piece in pieces_of(unpacked, len(TEXT)) for line in kept(piece)] == kept(
+        Piece(str(unpacked), 0, len(TEXT))
+    )
+    assert kept(*pieces_of(unpacked, len(TEXT)))
 
 
 def test_a_packed_file_that_ends_early_is_read_as_far_as_it_goes_and_told_of(tmp_path: Path) -> None:
