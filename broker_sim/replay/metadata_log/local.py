@@ -49,10 +49,10 @@ def read(files: Sequence[MetadataFile]) -> LocalLog:
                 if isinstance(found, Found):
                     row = record_row(file.folder, path, file.offset if file.is_snapshot else None, found)
                     records.append(dict(zip(RECORD_COLUMNS, row, strict=True)))
-    return _of_records(_committed(records), there)
+    return _of_records(_committed(records, [gap.start for gap in there.gaps]), there)
 
 
-def _committed(records: Iterable[Row]) -> list[Row]:
+def _committed(records: Iterable[Row], gap_starts: Sequence[int]) -> list[Row]:
     """Each record of the log once, by offset, without what was never committed; and those of snapshots."""
     of_log: dict[int, Row] = {}
     of_snapshots = []
@@ -71,7 +71,8 @@ def _committed(records: Iterable[Row]) -> list[Row]:
         valid.append(row)
         begins = offset
     valid.reverse()
-    spans, _ = left_out((row["offset"], row["api_key"]) for row in valid if row["api_key"] in _MARKERS)
+    markers = ((row["offset"], row["api_key"]) for row in valid if row["api_key"] in _MARKERS)
+    spans, _ = left_out(markers, gap_starts)
     void = [(start, end if end is not None else max(of_log)) for start, end in spans]
     return [r for r in valid if not any(start <= r["offset"] <= end for start, end in void)] + of_snapshots
 

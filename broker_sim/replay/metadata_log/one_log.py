@@ -67,7 +67,8 @@ def one_log(
     valid = of_log.filter(_is_valid(ends)) if superseded else of_log
     control = F.col("api_key").isin(CONTROL, *_MARKERS)
     marks = valid.filter(control).select("offset", "api_key", "epoch", "leader", "ts").distinct().collect()
-    dropped, counts = left_out({(row["offset"], row["api_key"]) for row in marks if row["api_key"] != CONTROL})
+    markers = {(row["offset"], row["api_key"]) for row in marks if row["api_key"] != CONTROL}
+    dropped, counts = left_out(markers, [gap.start for gap in there.gaps])
     if superseded:
         counts["superseded"] = of_log.filter(~_is_valid(ends)).select("offset", "epoch").distinct().count()
     return MetadataLog(

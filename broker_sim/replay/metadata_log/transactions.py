@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from broker_sim.replay.metadata_log.schemas import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION
 
@@ -10,13 +10,19 @@ from broker_sim.replay.metadata_log.schemas import ABORT_TRANSACTION, BEGIN_TRAN
 Span = tuple[int, int | None]
 
 
-def left_out(markers: Iterable[tuple[int, int]]) -> tuple[list[Span], dict[str, int]]:
+def left_out(markers: Iterable[tuple[int, int]], gap_starts: Sequence[int] = ()) -> tuple[list[Span], dict[str, int]]:
     """Spans whose records do not count, and how many transactions there were of each kind.
 
     `markers`: (offset, api key) of the records that begin, end and abort. One that ends what never began is of a
     transaction whose beginning is not there: it counts for nothing. One that begins within another means that the
-    other never ended.
+    other never ended. `gap_starts`: the first offsets of gaps, in order; a transaction of which no end is seen may have
+    ended in the first gap behind its beginning, so that what is behind that counts.
     """
+
+    def last_void(begun: int, otherwise: int | None) -> int | None:
+        gap = next((start for start in gap_starts if start > begun), None)
+        return otherwise if gap is None or (otherwise is not None and otherwise < gap) else gap - 1
+
     spans: list[Span] = []
     counts = {"committed": 0, "aborted": 0, "unfinished": 0}
     begun: int | None = None
@@ -24,7 +30,7 @@ def left_out(markers: Iterable[tuple[int, int]]) -> tuple[list[Span], dict[str, 
         if api_key == BEGIN_TRANSACTION:
             if begun is not None:
                 counts["unfinished"] += 1
-                spans.append((begun, offset - 1))
+                spans.append((begun, last_void(begun, offset - 1)))
             begun = offset
         elif begun is not None and api_key == END_TRANSACTION:
             counts["committed"] += 1
@@ -35,5 +41,5 @@ def left_out(markers: Iterable[tuple[int, int]]) -> tuple[list[Span], dict[str, 
             begun = None
     if begun is not None:
         counts["unfinished"] += 1
-        spans.append((begun, None))
+        spans.append((begun, last_void(begun, None)))
     return spans, counts

@@ -166,10 +166,16 @@ def test_nothing_to_read_is_refused_with_what_is_expected(tmp_path: Path, name: 
 
 # -- transactions -----------------------------------------------------------------------------------------------------
 
+#: Offsets 20 to 30 and 50 to 60 are in no file.
+GAP_STARTS = (20, 50)
 MARKERS = [  # what, markers, offsets that do not count, (committed, aborted, unfinished)
     ("one that was committed counts", [(1, BEGIN), (7, END)], [], (1, 0, 0)),
     ("one that was aborted does not", [(1, BEGIN), (7, ABORT)], [(1, 7)], (0, 1, 0)),
-    ("one that never ended does not", [(1, BEGIN)], [(1, None)], (0, 0, 1)),
+    ("one that never ended does not", [(70, BEGIN)], [(70, None)], (0, 0, 1)),
+    ("one whose end may be in a gap does not, up to that", [(1, BEGIN)], [(1, 19)], (0, 0, 1)),
+    ("so does one that another cut off behind a gap", [(31, BEGIN), (70, BEGIN), (71, END)], [(31, 49)], (1, 0, 1)),
+    ("one that ends behind a gap counts", [(1, BEGIN), (40, END)], [], (1, 0, 0)),
+    ("one that was aborted behind a gap does not", [(1, BEGIN), (40, ABORT)], [(1, 40)], (0, 1, 0)),
     ("one that another cut off does not", [(1, BEGIN), (5, BEGIN), (9, END)], [(1, 4)], (1, 0, 1)),
     ("an end without a beginning means nothing", [(5, END), (6, ABORT)], [], (0, 0, 0)),
 ]
@@ -177,4 +183,5 @@ MARKERS = [  # what, markers, offsets that do not count, (committed, aborted, un
 
 @pytest.mark.parametrize(("markers", "spans", "counts"), [case[1:] for case in MARKERS], ids=[c[0] for c in MARKERS])
 def test_transactions(markers: list[tuple[int, int]], spans: object, counts: tuple[int, int, int]) -> None:
-    assert left_out(markers) == (spans, dict(zip(("committed", "aborted", "unfinished"), counts, strict=True)))
+    counted = dict(zip(("committed", "aborted", "unfinished"), counts, strict=True))
+    assert left_out(markers, GAP_STARTS) == (spans, counted)
