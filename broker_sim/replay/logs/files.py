@@ -27,8 +27,8 @@ GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _RECORD: Final = re.compile(HEAD_PATTERN, re.M)
 _SPEAKER: Final = re.compile(
-    r"\[(?:Partition \S+ broker=|Broker id=|Controller id=|ReplicaManager broker=|"
-    r"(?:Kafka|Broker|Controller)Server id=|QuorumController id=|RaftManager id=|KafkaRaftServer nodeId=|"
+    r"\[(?:Partition \S+ broker=|Broker id=|Controller (?:id=)?|ReplicaManager broker=|"
+    r"(?:Kafka|Broker|Controller)Server id=|QuorumController id=|RaftManager (?:id|nodeId)=|KafkaRaftServer nodeId=|"
     r"ReplicaFetcherManager on broker |GroupCoordinator |TransactionCoordinator id=)(\d+)\b(?!, targetBrokerId)|"
     r"^\t(?:node|broker)\.id = (\d+)$|\[ControllerEventThread controllerId=(\d+)\]|"
     r"Registered broker (\d+) at path /brokers/ids/",
@@ -36,6 +36,10 @@ _SPEAKER: Final = re.compile(
 )
 _NUMBERED_FOLDER: Final = re.compile(r"^(?:.*[-_.])?(?:b|broker|kafka|node|server|id)?[-_.]?(\d{1,9})$", re.I)
 _NUMBERED_FILE: Final = re.compile(r"(?:^|[-_.])(?:b|broker|kafka|node|id)[-_.]?(\d{1,9})(?=[-_.])", re.I)
+#: A day, and perhaps an hour, in a name: no number of a broker.
+_DATE: Final = re.compile(
+    r"(?<!\d)(?:19|20)\d\d([-_.]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)(?:[-_.]\d\d(?!\d))?"
+)
 
 
 class FileKind(Enum):
@@ -143,8 +147,8 @@ def _with_broker(file: LogFile, in_folder: set[int], given: Sequence[tuple[str, 
         return replace(file, broker_from=None)
     if len(in_folder) == 1:
         return replace(file, broker=min(in_folder), broker_from="folder")
-    if (number := _NUMBERED_FILE.search(file.path.name)) is not None:
+    if (number := _NUMBERED_FILE.search(_DATE.sub("", file.path.name))) is not None:
         return replace(file, broker=int(number[1]), broker_from="name")
-    if (number := _NUMBERED_FOLDER.match(file.path.parent.name)) is not None:
+    if (number := _NUMBERED_FOLDER.match(_DATE.sub("", file.path.parent.name))) is not None:
         return replace(file, broker=int(number[1]), broker_from="folder")
     return file

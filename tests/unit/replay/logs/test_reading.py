@@ -318,6 +318,11 @@ def test_whose_a_file_is(tmp_path: Path) -> None:
     put("broker-7/server.log", plain)
     put("all/broker2-server.log", plain)
     put("lost/server.log", plain)
+    put("raft/server.log", at(1, "[RaftManager nodeId=5] Completed transition to Unattached"))
+    put("quorum/controller.log", at(1, "[Controller 6] Becoming the active controller at epoch 1"))
+    put("2024-06-02/server.log", plain)
+    put("all/kafka-2024-06-02-08.log", plain)
+    put("all/kafka-3-20240602.log", plain)
     put("given/server.log", plain)
     put("notes/readme.txt", "no log at all")
     (tmp_path / "notes/empty.log").touch()
@@ -329,6 +334,11 @@ def test_whose_a_file_is(tmp_path: Path) -> None:
         "broker-7/server.log": (FileKind.LOG, 7, "folder"),
         "all/broker2-server.log": (FileKind.LOG, 2, "name"),
         "lost/server.log": (FileKind.LOG, None, None),
+        "raft/server.log": (FileKind.LOG, 5, "content"),
+        "quorum/controller.log": (FileKind.LOG, 6, "content"),
+        "2024-06-02/server.log": (FileKind.LOG, None, None),
+        "all/kafka-2024-06-02-08.log": (FileKind.LOG, None, None),
+        "all/kafka-3-20240602.log": (FileKind.LOG, 3, "name"),
         "given/server.log": (FileKind.LOG, 9, "given"),
         "notes/readme.txt": (FileKind.OTHER, None, None),
         "notes/empty.log": (FileKind.EMPTY, None, None),
