@@ -27,13 +27,13 @@ def _by_word(table: tuple[Text, ...]) -> dict[str, tuple[Text, ...]]:
 _SPEAKER: Final = re.compile(
     r"\[(?:Partition ([\w.-]+)-(\d+) broker=(\d+)|Broker id=(\d+)|Controller (?:id=)?(\d+)(?:,? epoch=\d+)?|"
     r"ReplicaManager broker=(\d+)|(?:Kafka|Broker)Server id=(\d+)|QuorumController id=(\d+)|"
-    r"DynamicConfigPublisher broker id=(\d+))\]:?,? "
+    r"(?:DynamicConfigPublisher (?:nodeType=)?broker|BrokerMetadataPublisher) id=(\d+))\]:?,? "
 )
 _LEADER: Final = 3
 _SPOKEN: Final = {
     _LEADER: _by_word(OF_PARTITION),
     4: _by_word((*OF_BROKER, *texts_of_kraft.OF_BROKER)),
-    5: _by_word(OF_CONTROLLER),
+    5: _by_word((*OF_CONTROLLER, *texts_of_kraft.OF_QUORUM)),  # those of 3.3 and 3.4 have this name, too
     6: _by_word(OF_REPLICA_MANAGER),
     7: _by_word(OF_SERVER),
     8: _by_word(texts_of_kraft.OF_QUORUM),
@@ -48,8 +48,10 @@ RELEVANT: Final = "|".join(
         + ")",
         r"\[Broker id=\d+\] (?:" + "|".join(f"{t.begins}\\S+" for t in (*OF_BROKER, *texts_of_kraft.OF_BROKER)) + ")",
         r"\[QuorumController id=\d+\] (?:" + "|".join(sorted({t.begins for t in texts_of_kraft.OF_QUORUM})) + ")",
-        r"\[DynamicConfigPublisher broker id=\d+\] Updating topic ",
-        r"\[Controller [^\]]*\]:?,? (?:" + "|".join(sorted({re.escape(t.begins) for t in OF_CONTROLLER})) + ")",
+        r"\[(?:DynamicConfigPublisher (?:nodeType=)?broker|BrokerMetadataPublisher) id=\d+\] Updating topic ",
+        r"\[Controller [^\]]*\]:?,? (?:"
+        + "|".join(sorted({re.escape(t.begins) for t in (*OF_CONTROLLER, *texts_of_kraft.OF_QUORUM)}))
+        + ")",
         r"\[ReplicaManager broker=\d+\] (?:Evaluating ISR list|\d+ written to log)",
         r"\[(?:Kafka|Broker)Server id=\d+\],? shut down completed",
         *(re.escape(t.begins) for t in BARE if t.begins not in (FETCHER, DELETER)),
@@ -99,6 +101,6 @@ def _first_fit(table: Mapping[str, tuple[Text, ...]], message: str) -> list[Said
 #: Beginnings that irrelevant messages share, and what tells the relevant ones from them.
 _SHARED: Final = frozenset(
     {"Changed partition ", "Partition ", "Log for partition ", "Leader ", "Follower ", FETCHER, DELETER}
-    | {"Skipped ", "The request from broker "}
+    | {"Skipped ", "The request from broker ", "Unfenced broker "}
 )
 _TELLING: Final = re.compile(r" with state LeaderAndIsr\(| after removing replica |starts at leader epoch")

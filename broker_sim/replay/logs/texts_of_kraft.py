@@ -91,11 +91,16 @@ OF_BROKER: Final = (
         _state,
     ),
 )
-#: Spoken by `[QuorumController id=C]`.
+#: Spoken by `[QuorumController id=C]`, in 3.3 and 3.4 `[Controller C]`.
 OF_QUORUM: Final = (
     Text(
         "Replayed PartitionRecord ",
         re.compile(rf"Replayed PartitionRecord for new partition {TP} with topic ID (?P<id>\S+) and (?P<state>.*)$"),
+        _created,
+    ),
+    Text(
+        "Created partition ",  # up to 3.5
+        re.compile(rf"Created partition {TP} with topic ID (?P<id>\S+) and (?P<state>.*)$"),
         _created,
     ),
     Text(
@@ -111,7 +116,14 @@ OF_QUORUM: Final = (
         re.compile(rf"Rejecting AlterPartition request from node (?P<broker>\d+) for {TP} because "),
         _rejected,
     ),
-    Text("Fencing broker ", re.compile(r"Fencing broker (?P<broker>\d+) at epoch "), _gone),
+    Text("Fencing broker ", re.compile(r"Fencing broker (?P<broker>\d+) (?:at epoch \d+ )?because "), _gone),
+    Text(
+        "Unfenced broker ",
+        re.compile(
+            r"Unfenced broker (?P<broker>\d+) has requested and been granted (?:an immediate shutdown|fencing)\.?$"
+        ),
+        _gone,
+    ),
     Text(
         "The request from broker ",
         re.compile(r"The request from broker (?P<broker>\d+) to unfence has been granted"),
@@ -129,7 +141,7 @@ def _topic_config(m: Match) -> Iterator[Said]:
     yield from override_of({"topic": m["topic"]}, m["config"])
 
 
-#: Spoken by `[DynamicConfigPublisher broker id=B]`: all overrides that are left.
+#: Spoken by `[DynamicConfigPublisher broker id=B]`, in 3.3 `[BrokerMetadataPublisher id=B]`: all overrides left.
 OF_CONFIGS: Final = (
     Text(
         "Updating topic ",

@@ -74,6 +74,25 @@ SAID: list[tuple[str, int, list[dict[str, Any]]]] = [
                               {"what": "config", "topic": "orders", "key": "min.insync.replicas", "value": "2"}]),
     ("[BrokerServer id=3] shut down completed", 3, [{"what": "down"}]),
     ("[QuorumController id=9] Replayed TopicRecord for topic orders with topic ID jFweP_mLQEG.", 9, []),
+    # as versions before 4.1 say it
+    (created(9).replace("Replayed PartitionRecord for new", "Created"), 9, [{"what": "assign", "value": "created"},
+                                                                           {"what": "elect", "zk_version": 0}]),
+    (created(9).replace("Replayed PartitionRecord for new", "Created").replace("QuorumController id=", "Controller "),
+     9, [{"what": "assign", "value": "created"}, {"what": "elect", "zk_version": 0}]),
+    (MOVED.replace("QuorumController id=", "Controller "), 9, [{"what": "assign", "replicas": [1, 2, 3, 4]}]),
+    ("[Controller 9] Fencing broker 3 because its session has timed out.", 9, [{"what": "broker_down", "replica": 3}]),
+    ("[QuorumController id=9] Fencing broker 3 because its session has timed out.", 9,
+     [{"what": "broker_down", "replica": 3}]),
+    # one that leads nothing need not wait
+    ("[QuorumController id=9] Unfenced broker 3 has requested and been granted an immediate shutdown.", 9,
+     [{"what": "broker_down", "replica": 3}]),
+    ("[QuorumController id=9] Unfenced broker 3 has requested and been granted fencing", 9,
+     [{"what": "broker_down", "replica": 3}]),
+    ("[QuorumController id=9] Unfenced broker 3 has requested and been granted a controlled shutdown.", 9, []),
+    ("[BrokerMetadataPublisher id=3] Updating topic orders with new configuration : min.insync.replicas -> 2", 3,
+     [{"what": "config", "key": "*"}, {"what": "config", "key": "min.insync.replicas", "value": "2"}]),
+    ("[DynamicConfigPublisher nodeType=broker id=3] Updating topic orders with new configuration : ", 3,
+     [{"what": "config", "key": "*"}]),
 ]  # fmt: skip
 
 
@@ -81,6 +100,7 @@ SAID: list[tuple[str, int, list[dict[str, Any]]]] = [
 def test_what_is_said(text: str, speaker: int, said: list[dict[str, Any]]) -> None:
     who, facts = said_by(text)
     assert who == speaker
+    assert re.search(KEPT_PATTERN, f"[2026-11-22 10:35:53,735] INFO {text} (x)") or not said
     assert [{name: fact[name] for name in want} for fact, want in zip(facts, said, strict=True)] == said
 
 
