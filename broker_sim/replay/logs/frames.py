@@ -24,7 +24,7 @@ from broker_sim.replay.logs.facts import BAD, OF_SESSIONS, SEEN, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
 from broker_sim.replay.logs.kinds_of_brokers import Brokers, Marks, brokers_of
 from broker_sim.replay.logs.pieces import PIECE_BYTES, Piece, TornFile, kept_lines, pieces_of
-from broker_sim.replay.logs.reader import TORN, Bad, LogReader, Place
+from broker_sim.replay.logs.reader import TORN, Bad, LogReader, Place, kept_pattern
 from broker_sim.replay.schema import QUARANTINE_COLUMNS
 from broker_sim.replay.tables import dataset, exactly
 from broker_sim.replay.worker_files import FILE_DDL, WorkerFiles, put_in_place
@@ -150,7 +150,7 @@ def facts_of_piece(piece: Piece, reader: LogReader) -> Iterator[Fact]:
     """What the lines of a piece say, and those that cannot be used."""
     place = Place(piece.file, piece.start)
     try:
-        for line in kept_lines(piece):
+        for line in kept_lines(piece, kept_pattern(reader.zone)):
             place = Place(piece.file, line.at)
             yield from reader.feed(line.text, place)
             if reader.bad:

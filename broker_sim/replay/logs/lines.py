@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cache
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -28,6 +29,8 @@ _LEVELS: Final = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"})
 #: In the hour that a clock passes twice, a step back of more than this means that it is the second time.
 _FOLD_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
+#: Kafka's first log is not older, and no log is younger for long.
+_YEARS: Final = (2011, 2050)
 
 
 class Head(NamedTuple):
@@ -83,6 +86,24 @@ class Clock:
         if first == again:
             self._offsets[second] = at
         return at
+
+
+@cache
+def hours_passed_twice(zone: ZoneInfo) -> tuple[str, ...]:
+    """Local hours of which clocks of the zone pass some minutes twice, as `2024-10-27 02`, in order."""
+    week, end = (datetime(year, 1, 1) for year in _YEARS)
+    found: list[str] = []
+    while week < end:
+        following = week + timedelta(days=7)
+        if _offset(zone, following) < _offset(zone, week):
+            halves = (week + timedelta(minutes=30 * half) for half in range(7 * 48))
+            found += sorted({f"{at:%Y-%m-%d %H}" for at in halves if _offset(zone, at) > _offset(zone, at, fold=1)})
+        week = following
+    return tuple(found)
+
+
+def _offset(zone: ZoneInfo, local: datetime, *, fold: int = 0) -> timedelta:
+    return local.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta()
 
 
 def head_of(line: str, clock: Clock) -> Head | None:

@@ -1,7 +1,7 @@
 """Log files in pieces that can be read apart, and of a piece the lines that may say something.
 
 A piece has the records that begin in it, with all their lines: what comes out does not depend on where files are cut.
-Of a packed file there is one piece. A line that says nothing is never made a string: `KEPT_PATTERN` is looked for in
+Of a packed file there is one piece. A line that says nothing is never made a string: a pattern is looked for in
 Arrow's memory. This file reads files; it does not know what lines say.
 """
 
@@ -58,16 +58,16 @@ def pieces_of(file: Path, size: int, *, piece_bytes: int = PIECE_BYTES) -> list[
     return [Piece(str(file), start, min(start + piece_bytes, size)) for start in starts]
 
 
-def kept_lines(piece: Piece) -> Iterator[Line]:
-    """The lines of a piece that may say something. Text that is no UTF-8 is replaced.
+def kept_lines(piece: Piece, pattern: str = KEPT_PATTERN) -> Iterator[Line]:
+    """The lines of a piece that may say something, by a pattern of `reader`. Text that is no UTF-8 is replaced.
 
     Raises: TornFile, after the last line; OSError.
     """
     for at, block in _packed_blocks(piece.file) if piece.end is None else _blocks(piece.file, piece.start, piece.end):
-        yield from _kept(at, block)
+        yield from _kept(at, block, pattern)
 
 
-def _kept(at: int, block: bytes) -> Iterator[Line]:
+def _kept(at: int, block: bytes, pattern: str) -> Iterator[Line]:
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _NEWLINE) + 1
@@ -76,7 +76,7 @@ def _kept(at: int, block: bytes) -> Iterator[Line]:
     offsets = np.concatenate(([0], ends)).astype(np.int32)
     lines = pa.BinaryArray.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(block)])
     # "log files, default levels" of the benchmark: in the JVM the same pattern took a quarter of the ingest.
-    is_kept = pc.match_substring_regex(lines, KEPT_PATTERN).to_numpy(zero_copy_only=False)
+    is_kept = pc.match_substring_regex(lines, pattern).to_numpy(zero_copy_only=False)
     for index in np.flatnonzero(is_kept).tolist():
         start, end = int(offsets[index]), int(offsets[index + 1])
         yield Line(at + start, block[start:end].removesuffix(b"\n").decode("utf-8", errors="replace"))

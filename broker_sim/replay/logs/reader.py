@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from broker_sim.replay.logs import request_lines as requests
 from broker_sim.replay.logs import texts
 from broker_sim.replay.logs.facts import Fact, What
-from broker_sim.replay.logs.lines import HEAD_PATTERN, PREFIX_PATTERN, BadTime, Clock, Head, head_of
+from broker_sim.replay.logs.lines import HEAD_PATTERN, PREFIX_PATTERN, BadTime, Clock, Head, head_of, hours_passed_twice
 from broker_sim.replay.logs.said import Said
 
 TORN: Final = "torn"
@@ -40,6 +41,16 @@ _DUMPED: Final = re.compile(PREFIX_PATTERN + r"\t(" + "|".join(re.escape(k) for 
 KEPT_PATTERN: Final = (
     HEAD_PATTERN.removesuffix("(.*)$") + f"(?:{texts.RELEVANT})|" + _DUMPED.pattern.removesuffix("(.*)$")
 )
+
+
+@cache
+def kept_pattern(zone: ZoneInfo) -> str:
+    """Lines that may say something, and all of the hours that clocks of the zone pass twice: which time it is, the step
+    back tells, wherever it is."""
+    hours = "|".join(hour.replace(" ", "[ T]") for hour in hours_passed_twice(zone))
+    return f"{KEPT_PATTERN}|{PREFIX_PATTERN}\\[?(?:{hours}):" if hours else KEPT_PATTERN
+
+
 #: Settings before a file's first record wait for its time; at most so many.
 _WAITING_MAX: Final = 64
 #: Requests answered within this of each other stand for a process that was running.

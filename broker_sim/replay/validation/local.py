@@ -20,7 +20,7 @@ from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_
 from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.logs.facts import CLUSTER, OF_CLUSTER, OF_SESSIONS, Fact, What
 from broker_sim.replay.logs.files import FileKind, LogFile
-from broker_sim.replay.logs.reader import KEPT_PATTERN, LogReader, Place
+from broker_sim.replay.logs.reader import LogReader, Place, kept_pattern
 from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.waiting_rows import EMITTED
@@ -30,7 +30,6 @@ from broker_sim.replay.rules.lane import Lane
 from broker_sim.replay.validation.figures import State, StateKey
 from controller.wire.types import BrokerId
 
-_KEPT: Final = re.compile(KEPT_PATTERN)
 _LANE_FIELDS: Final = frozenset(LaneRow._fields)
 _FACT_FIELDS: Final = frozenset(FactRow._fields)
 _ALIVENESS: Final = ("broker_up", "broker_down")
@@ -72,12 +71,12 @@ def _without_nulls(row: Row) -> Row:
 
 
 def _facts(file: LogFile, zone: ZoneInfo) -> Iterator[Fact]:
-    reader, number = LogReader(zone, file.broker), 0
+    reader, kept, number = LogReader(zone, file.broker), re.compile(kept_pattern(zone)), 0
     opener: Any = gzip.open if file.path.suffix == ".gz" else open
     with opener(file.path, "rt", encoding="utf-8", errors="replace") as lines:
         for number, text in enumerate(lines):
             line = text.rstrip("\r\n")
-            if _KEPT.search(line):
+            if kept.search(line):
                 yield from reader.feed(line, Place(str(file.path), number))
     yield from reader.finish(Place(str(file.path), number))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import random
 import re
+from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -70,6 +71,25 @@ def test_what_comes_out_does_not_depend_on_where_a_file_is_cut(file: Path, monke
         monkeypatch.setattr(pieces, "_BLOCK_BYTES", block_bytes)
         for piece_bytes in range(first_record + 1, len(TEXT) + 1, 1 if block_bytes == 100 else 29):
             assert facts(file, piece_bytes) == whole, (block_bytes, piece_bytes)
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour", "before_ms"),
+    [("Europe/Berlin", "2024-10-27{}02", 7_200_000), ("Australia/Lord_Howe", "2024-04-07{}01", 39_600_000)],
+)
+@pytest.mark.parametrize("form", ["[{} {},000] INFO {} (a.B)", "kafka-1  | {}T{},000 INFO {} (a.B) [main]"])
+def test_a_line_that_says_nothing_tells_that_an_hour_is_passed_again(
+    tmp_path: Path, zone: str, hour: str, before_ms: int, form: str
+) -> None:
+    day, _, hh = hour.partition("{}")
+    updated = "[Partition orders-0 broker=1] ISR updated to 1,2  and version updated to {}"
+    said = [("35", updated.format(1)), ("58", "no"), ("32", "no"), ("45", updated.format(2)), ("50", updated.format(3))]
+    (tmp_path / "x.log").write_text("".join(form.format(day, f"{hh}:{m}:00", text) + "\n" for m, text in said))
+    (piece,) = pieces_of(tmp_path / "x.log", 10_000)
+    found = [fact.at_us // 1000 for fact in facts_of_piece(piece, LogReader(ZoneInfo(zone), 1))]
+    first = datetime.fromisoformat(f"{day}T{hh}:00+00:00").timestamp() * 1000 - before_ms
+    again = 3_600_000 if zone == "Europe/Berlin" else 1_800_000
+    assert [ms - first for ms in found] == [2_100_000, 2_700_000 + again, 3_000_000 + again]
 
 
 def test_lines_are_kept_as_the_pattern_says_and_numbered_by_where_they_begin(file: Path) -> None:
