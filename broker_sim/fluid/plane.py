@@ -357,9 +357,11 @@ class DataPlane:
         """Makes those followers behind that a full limit leaves no room for; returns whether there were any."""
         over = self._steady.use() - self._capacities()
         over[LEADER_THROTTLE::KINDS] = over[FOLLOWER_THROTTLE::KINDS] = 0.0
-        if not (over > _ROUNDING).any():
-            return False
-        broker, kind = divmod(int(over.argmax()), KINDS)
+        full = np.flatnonzero(over > _ROUNDING)
+        worst_first = full[np.argsort(-over[full], kind="stable")].tolist()
+        return any(self._squeeze(*divmod(place, KINDS), excess=float(over[place])) for place in worst_first)
+
+    def _squeeze(self, broker: int, kind: int, *, excess: float) -> bool:
         caught_up = [
             (stream.ingress, copy.topic_partition, copy.follower, copy)
             for stream in self._streams.values()
@@ -368,7 +370,6 @@ class DataPlane:
             and stream.ingress > 0
             and self._index[stream.leader if kind == OUT else copy.follower] == broker
         ]
-        excess = float(over.max())
         for ingress, _, _, copy in sorted(caught_up, key=lambda row: (-row[0], *row[1:3])):
             if excess <= _ROUNDING:
                 break

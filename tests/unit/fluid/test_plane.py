@@ -57,6 +57,21 @@ def test_two_copies_of_one_pair_share_it_and_another_pair_has_its_own() -> None:
     play(scenario)
 
 
+def test_a_limit_that_clients_alone_fill_does_not_hide_another_that_followers_fill() -> None:
+    async def scenario(world: World, plane: DataPlane, _: list[Copy]) -> None:
+        plane.lead(P0, A, end=0.0, ingress=1000.0, egress=0.0)
+        plane.lead(P1, C, end=0.0, ingress=30.0, egress=0.0)
+        copy = copy_of(plane, P1, C, B)
+        await world.sleep(1)
+        plane.set_limits(A, Limits(disk=10.0))
+        plane.set_limits(B, Limits(disk=10.0))
+        await world.sleep(10)
+        assert not copy.is_caught_up
+        assert copy.backlog(plane.now_s) == pytest.approx(10 * (30 - 10), abs=2)
+
+    play(scenario)
+
+
 def test_a_throttle_counts_those_in_sync_and_holds_back_the_others() -> None:
     async def scenario(world: World, plane: DataPlane, _: list[Copy]) -> None:
         plane.set_limits(B, Limits(follower_throttle=100.0))
