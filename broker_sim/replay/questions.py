@@ -237,15 +237,22 @@ _OF_TRACE: Final = {
     "marks": f"""
         SELECT ts, value AS words FROM trace WHERE ev = 'config' AND key = '{OPERATOR_KEY}'
         ORDER BY ts, broker, seq LIMIT {MARKS_MAX}""",
-    # Of a row that names the topic alone, as log lines do, all its partitions that are known.
+    # Each life of a topic that ended: between two of them it was created. Of a row that names the topic alone,
+    # as log lines do, all its partitions that are known. Brokers hear of it later: theirs count where nobody else's do.
     "deleted": f"""
-        WITH gone AS (
-            SELECT topic, partition, ts FROM trace WHERE ev = 'delete' OR (ev = 'stop' AND value = 'delete_topic')),
+        WITH ended AS (SELECT topic, partition, ts FROM trace WHERE ev = 'delete'),
+        gone AS (
+            FROM ended UNION ALL
+            SELECT topic, partition, ts FROM trace ANTI JOIN ended USING (topic)
+            WHERE ev = 'stop' AND value = 'delete_topic'),
+        born AS (SELECT topic, ts AS born_ts FROM trace WHERE ev = 'elect' AND epoch = 0),
+        lives AS (
+            SELECT gone.*, born_ts FROM gone ASOF LEFT JOIN born ON gone.topic = born.topic AND gone.ts >= born_ts),
         known AS (SELECT DISTINCT topic, partition FROM trace WHERE partition IS NOT NULL)
-        SELECT gone.topic AS topic, min(ts) AS ts, count(DISTINCT known.partition) AS partitions
-        FROM gone LEFT JOIN known ON known.topic = gone.topic
-            AND (gone.partition IS NULL OR known.partition = gone.partition)
-        GROUP BY gone.topic ORDER BY ts, gone.topic LIMIT {WORST}""",
+        SELECT lives.topic AS topic, min(ts) AS ts, count(DISTINCT known.partition) AS partitions
+        FROM lives LEFT JOIN known ON known.topic = lives.topic
+            AND (lives.partition IS NULL OR known.partition = lives.partition)
+        GROUP BY lives.topic, born_ts ORDER BY ts, topic LIMIT {WORST}""",
 }
 
 QUESTIONS: Final = {

@@ -156,6 +156,19 @@ def test_processes_and_the_signs_of_brokers(tmp_path: Path) -> None:
     assert signs == [(1, "start", 3), (9, "down", 3), (12, "broker_down", 3)], "a broker's view of others is not one"
 
 
+def test_a_topic_that_is_made_anew_and_deleted_again_was_deleted_twice(tmp_path: Path) -> None:
+    def told(ev: str, ts: int, partition: int, **more: Any) -> dict[str, Any]:
+        return {"topic": "t", "partition": partition, "ev": ev, "ts": ts, "broker": 101, "role": "controller", **more}
+
+    first = [told("elect", 5, p, epoch=0) for p in (0, 1)] + [told("elect", 6, 1, epoch=1)]
+    first += [told("delete", 10, 0), told("delete", 11, 1), told("stop", 12, 0, value="delete_topic", role="broker")]
+    second = [told("elect", 20, 0, epoch=0), told("delete", 30, 0), told("delete", 40, 0)]
+    assert asked(tmp_path, trace=[*second, *first])["deleted"] == [
+        {"topic": "t", "ts": 10, "partitions": 2},
+        {"topic": "t", "ts": 30, "partitions": 1},
+    ]
+
+
 def test_a_row_that_names_a_deleted_topic_alone_is_of_all_its_partitions(tmp_path: Path) -> None:
     """Log lines tell of a deletion so; controllers of simulated clusters write a row for each partition."""
     row = dict.fromkeys((*COLUMNS, "file")) | {"role": "controller", "run": 0, "broker": 1, "seq": 0}
