@@ -1,5 +1,5 @@
-"""Which brokers facts are of, and of what kind: what must be known of all facts before those of a partition are woven.
-Pure.
+"""Which brokers facts are of, of what kind, and when each started: what must be known of all facts before those of a
+partition are woven. Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from broker_sim.replay.logs.facts import SEEN, Fact, What
 _TRIES: Final = "tries"
 _MODERN: Final = "modern"
 _RECORDS: Final = "records"
+_STARTS: Final = "starts@"
 #: In the `value` of an attempt to shrink: when the replica had last caught up, which Kafka tells since 2.4.
 _CAUGHT_UP: Final = re.compile(r":\d+:\d")
 
@@ -26,6 +27,8 @@ class Brokers(NamedTuple):
     unsaid: frozenset[int]
     #: they tell of each fetch and append themselves (DEBUG), which is better than what requests tell
     recording: frozenset[int]
+    #: their starts: (broker, `at_us`)
+    starts: frozenset[tuple[int, int]] = frozenset()
 
 
 def brokers_of(seen: Iterable[Fact]) -> Brokers:
@@ -38,6 +41,12 @@ def brokers_of(seen: Iterable[Fact]) -> Brokers:
         every=frozenset(marks),
         unsaid=frozenset(broker for broker, of in marks.items() if _TRIES in of and _MODERN not in of),
         recording=frozenset(broker for broker, of in marks.items() if _RECORDS in of),
+        starts=frozenset(
+            (broker, int(mark.removeprefix(_STARTS)))
+            for broker, of in marks.items()
+            for mark in of
+            if mark.startswith(_STARTS)
+        ),
     )
 
 
@@ -67,6 +76,7 @@ def _of_shrinking(fact: Fact) -> tuple[str, ...]:
 
 
 _MARKS: Final[dict[str, Callable[[Fact], tuple[str, ...]]]] = {
+    What.START: lambda fact: (f"{_STARTS}{fact.at_us}",),
     What.SHRINKING: _of_shrinking,
     What.EXPANDING: lambda _: (_TRIES,),
     What.UPDATED: lambda _: (_MODERN,),

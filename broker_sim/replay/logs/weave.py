@@ -37,11 +37,13 @@ class Weave:
     """One group: a partition, or a broker as such. Feed facts ordered by `at_us`, then `finish`; drain `rows`.
 
     `writes_unsaid`: brokers of a Kafka (up to 2.3) that tells of attempts only; theirs count as written.
-    `brokers`: all that are known, so that who is missing from a list is known to be down.
+    `brokers`: all that are known, so that who is missing from a list is known to be down. `starts`: of brokers, and
+    when: one that has started anew leads nothing until it is told so, in the same epoch or another.
     """
 
     writes_unsaid: frozenset[int] = frozenset()
     brokers: frozenset[int] = frozenset()
+    starts: frozenset[tuple[int, int]] = frozenset()
     _same_time: list[Fact] = field(default_factory=list)
     _memory: PartitionMemory = field(default_factory=PartitionMemory)
     _waiting: WaitingRows = field(init=False)
@@ -99,7 +101,7 @@ class Weave:
 
     def _leader(self, fact: Fact, broker: OfBroker) -> None:
         _give_up(broker)
-        if broker.leads and broker.epoch == fact.epoch:
+        if broker.leads and broker.epoch == fact.epoch and not self._has_started(fact, broker.leads_since_us):
             return
         broker.epoch, broker.leads, broker.leo = fact.epoch, True, fact.offset
         broker.leads_since_us = fact.at_us
@@ -108,6 +110,9 @@ class Weave:
         broker.isr = row.columns["isr"]
         broker.leader_row = row
         self._memory.write(fact.zk_version, State(fact.epoch, fact.broker, broker.isr or []))
+
+    def _has_started(self, fact: Fact, since_us: int) -> bool:
+        return any(of == fact.broker and since_us < at_us <= fact.at_us for of, at_us in self.starts)
 
     def _follower(self, fact: Fact, broker: OfBroker) -> None:
         _give_up(broker)

@@ -116,7 +116,7 @@ def weave_step(facts: Facts, brokers: Brokers) -> ArrowStep:
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out = ArrowBatches(schema)
         key: tuple[Any, ...] | None = None
-        weave, clocks = Weave(brokers.unsaid, brokers.every), Clocks()
+        weave, clocks = Weave(brokers.unsaid, brokers.every, brokers.starts), Clocks()
         for batch in batches:
             of_brokers = column_lists(batch.select(_GROUP[-1:]))[0]
             for fact, of_broker in zip(columns.facts(batch), of_brokers, strict=True):
@@ -124,7 +124,7 @@ def weave_step(facts: Facts, brokers: Brokers) -> ArrowStep:
                     weave.finish()
                     out.extend(clocks.judged(weave.rows))
                     key = (fact.topic, fact.partition, of_broker)
-                    weave, clocks = Weave(brokers.unsaid, brokers.every), Clocks()
+                    weave, clocks = Weave(brokers.unsaid, brokers.every, brokers.starts), Clocks()
                 weave.feed(fact)
                 if weave.rows:
                     out.extend(clocks.judged(weave.rows))

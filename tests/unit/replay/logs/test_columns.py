@@ -52,6 +52,10 @@ def test_columns_are_the_lists_that_they_were_made_of(values: list[Any], kind: p
     ("facts", "brokers"),
     [
         ([Fact(1, 0, What.TICK), Fact(None, 0, "bad")], Brokers(frozenset({1}), frozenset(), frozenset())),
+        (
+            [Fact(1, 50, What.START), Fact(1, 7, What.START), Fact(1, 7, What.START)],
+            Brokers(frozenset({1}), frozenset(), frozenset(), frozenset({(1, 7), (1, 50)})),
+        ),
         ([Fact(1, 0, What.EXPANDING)], Brokers(frozenset({1}), frozenset({1}), frozenset())),
         ([Fact(1, 0, What.SHRINKING, value="3:10:")], Brokers(frozenset({1}), frozenset({1}), frozenset())),
         ([Fact(1, 0, What.SHRINKING, value="3:10:99")], Brokers(frozenset({1}), frozenset(), frozenset())),

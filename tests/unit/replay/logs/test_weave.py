@@ -57,6 +57,16 @@ def test_a_leadership_that_is_told_twice_is_one(facts: list[Fact], expected: lis
     assert [(row["ts"] // 1000, row["broker"], row["epoch"]) for row in found] == expected
 
 
+def test_a_broker_that_has_started_anew_leads_anew_in_the_same_epoch() -> None:
+    """As the only broker of a cluster does: there is nobody who would have raised the epoch."""
+    weave = Weave(starts=frozenset({(1, 1_500_000), (1, 1_600_000), (2, 2_500_000)}))
+    for second in range(4):
+        weave.feed(leads(3)._replace(at_us=second * SECOND))
+    weave.finish()
+    found = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
+    assert [(row["ts"], row["epoch"]) for row in found] == [(0, 3), (2000, 3)]
+
+
 def elects(epoch: int, version: int | None = None, leader: int = 1, **more: Any) -> Fact:
     return Fact(9, 0, What.ELECT, "t", 0, replica=leader, epoch=epoch, isr=[leader], zk_version=version, **more)
 
