@@ -51,7 +51,9 @@ class Risk:
         now_s, found = self.plane.now_s, 0.0
         for topic_partition, begin in self._alone.items():
             stream = self.plane.stream(topic_partition)
-            if stream is not None:
+            if stream is not None:  # who copies has more by now
+                begin = max(begin, *(copy.where(now_s) for copy in stream.copies.values()), 0.0)
+                self._alone[topic_partition] = begin
                 found += max(0.0, stream.end(now_s) - begin)
         if found > self.most_bytes:
             self.most_bytes, self.most_ms = found, at_ms
