@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import re
+from itertools import product
 from typing import Any
 
 import pytest
 
+from controller.admin.cluster.client import AdminClient
 from controller.admin.cluster.links import InvalidBootstrap, parse_bootstrap
 from controller.admin.commands import log_dirs, topics
 from controller.admin.commands import reassign_partitions as reassign
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.world.simulated.loop import run as run_virtually
+from controller.world.simulated.net import SimulatedNetwork
 
 
 def test_the_controller_is_found_from_any_broker(cluster: Any, tool: Any) -> None:
@@ -37,6 +42,36 @@ def test_the_next_bootstrap_server_is_tried(cluster: Any, tool: Any) -> None:
     cluster.down = {0}
     cluster.controller = 1
     assert tool(topics, cluster, ["--list"], bootstrap="b0:9092,b2:9092").code == 0
+
+
+SOME = [(0,), (1,), (0, 1)]
+
+
+@pytest.mark.parametrize("lost", ["with its connections", "while nothing was connected"])
+@pytest.mark.parametrize("bootstrap", SOME)
+def test_who_is_known_and_who_was_named_lead_back_to_the_cluster(
+    cluster: Any, bootstrap: tuple[int, ...], lost: str
+) -> None:
+    """Whoever was listed, and whoever lives then: one of them that is listed or in the list suffices."""
+
+    async def found_again(listed: tuple[int, ...], alive: tuple[int, ...]) -> set[int]:
+        network = SimulatedNetwork(random.Random(7))
+        cluster.down = set()
+        await cluster.start(network)
+        cluster.down = {0, 1} - {*listed}
+        async with AdminClient(network.view("laptop"), ",".join(f"b{n}:9092" for n in bootstrap)) as client:
+            assert {*await client.nodes()} == {*listed}
+            if lost == "while nothing was connected":
+                client.close()
+            cluster.down = {0, 1} - {*alive}
+            for broker in cluster.down:
+                network.kill(f"b{broker}")
+            return {*await client.nodes()}
+
+    cluster.brokers = {0: None, 1: None}
+    for listed, alive in product(SOME, SOME):
+        if {*alive} & {*listed, *bootstrap}:
+            assert run_virtually(found_again(listed, alive)) == {*alive}, (listed, alive)
 
 
 def test_nobody_there_is_one_line_within_seconds(cluster: Any, tool: Any) -> None:
