@@ -29,6 +29,7 @@ from controller.wire.cluster_file import (
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
+from tests.worlds.scripted_brokers import HIGHEST
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -113,25 +114,59 @@ FILES = [
 ]
 
 
+@pytest.mark.parametrize("silent", [None, "0", "1", "2"])
 @pytest.mark.parametrize(("first", "second", "counts"), FILES)
 def test_of_brokers_files_counts_what_all_say(
-    cluster: Any, tool: Any, first: str | None, second: str | None, counts: str | None
+    cluster: Any, tool: Any, first: str | None, second: str | None, counts: str | None, silent: str | None
 ) -> None:
-    cluster.brokers = {0: None, 1: None}
-    name, said_by = "replica.lag.time.max.ms", {"0": first, "1": second}
+    """All that tell: who refuses has no say."""
+    telling = [broker for broker in "012" if broker != silent][:2]
+    cluster.brokers = dict.fromkeys(range(2 if silent is None else 3))
+    name, said_by = "replica.lag.time.max.ms", dict(zip(telling, (first, second), strict=True))
 
     def of_broker(_: int, body: Any) -> dict[str, Any] | None:
         (asked,) = body.resources
         if asked.resource_type != 4:
             return None
+        named = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
+        if asked.resource_name == silent:
+            return {"results": [{**named, "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "configs": []}]}
         rows = {"num.network.threads": "3", name: said_by[asked.resource_name]}
         listed = [{"name": n, "value": v, "config_source": 4, "synonyms": []} for n, v in rows.items() if v is not None]
-        named = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
         return {"results": [{**named, "configs": listed}]}
 
     cluster.answers[ApiKey.DESCRIBE_CONFIGS] = of_broker
     shape, _ = taken(cluster, tool)
     assert shape.configs == ({} if counts is None else {name: counts})
+
+
+#: bytes of a volume and those of it that are free, as a broker says them (-1: it does not) -> capacity, what is used;
+#: the logs are of 900 bytes
+VOLUMES = [
+    (5000, 100, 5000, 4900),
+    (5000, 0, 5000, 5000),
+    (5000, 5000, 5000, 0),
+    (0, 0, 0, 0),
+    (5000, -1, 5000, 900),
+    (-1, 100, None, 900),
+    (-1, 0, None, 900),
+    (-1, -1, None, 900),
+]
+
+
+@pytest.mark.parametrize(("total", "free", "capacity", "used"), VOLUMES)
+def test_how_full_a_disk_is_is_what_its_broker_says_or_its_logs(
+    cluster: Any, tool: Any, monkeypatch: pytest.MonkeyPatch, total: int, free: int, capacity: int | None, used: int
+) -> None:
+    monkeypatch.setitem(HIGHEST, ApiKey.DESCRIBE_LOG_DIRS, 4)
+    log = {"partition_index": 0, "partition_size": 900, "offset_lag": 0}
+    volume = {"log_dir": "/data", "topics": [{"name": "t", "partitions": [log]}]}
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda *_: {
+        "results": [{**volume, "total_bytes": total, "usable_bytes": free}]
+    }
+    cluster.topic("t", (0, 1, 2))
+    for broker in taken(cluster, tool)[0].brokers:
+        assert broker.log_dirs == (LogDir(path="/data", capacity_bytes=capacity, used_bytes=used),)
 
 
 def test_rates_come_from_two_looks(cluster: Any, tool: Any) -> None:
