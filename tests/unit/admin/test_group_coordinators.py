@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,13 +111,33 @@ def test_a_broker_that_loads_its_groups_is_asked_for_them_again(moving: FakeClus
     assert tool(groups, moving, ["--list"]).out == "g\n"
 
 
+#: what a property file says of the time limits, if there is one
+LIMITS = [
+    None,
+    "client.id=me",
+    "request.timeout.ms=20000",
+    "default.api.timeout.ms=20000",
+    "request.timeout.ms=9000\ndefault.api.timeout.ms=20000",
+    "default.api.timeout.ms=700",
+]
+
+
+@pytest.fixture(params=LIMITS, ids=str)
+def limits(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    """The option that names the file."""
+    (tmp_path / "client.properties").write_text(request.param or "")
+    return [] if request.param is None else ["--command-config", str(tmp_path / "client.properties")]
+
+
 @pytest.mark.parametrize(("argv", "limit_s"), [([], 5), (["--timeout", "1500"], 1.5)])
-def test_the_time_limit_is_the_tools(moving: FakeCluster, tool: Any, argv: list[str], limit_s: float) -> None:
-    """Kafka's tool gives each call --timeout, five seconds unless told."""
+def test_the_time_limit_is_the_tools(
+    moving: FakeCluster, tool: Any, argv: list[str], limits: list[str], limit_s: float
+) -> None:
+    """Kafka's tool gives each call --timeout, five seconds unless told, whatever the property file says."""
     moving.answers[ApiKey.FIND_COORDINATOR] = lambda *_: {
         "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "node_id": -1, "host": "", "port": -1,
     }  # fmt: skip
-    outcome = tool(groups, moving, ["--describe", "--group", "g", *argv])
+    outcome = tool(groups, moving, ["--describe", "--group", "g", *argv, *limits])
     assert outcome.out == (
         "\nError: Executing consumer group command failed due to org.apache.kafka.common.errors.TimeoutException: "
         "Timed out waiting for a node assignment. Call: describeGroups (The coordinator is not available.)\n"
@@ -124,9 +145,9 @@ def test_the_time_limit_is_the_tools(moving: FakeCluster, tool: Any, argv: list[
     assert limit_s <= outcome.took_s < limit_s + 0.5
 
 
-def test_a_broker_that_does_not_answer_costs_the_time_limit(moving: FakeCluster, tool: Any) -> None:
+def test_a_broker_that_does_not_answer_costs_the_time_limit(moving: FakeCluster, tool: Any, limits: list[str]) -> None:
     moving.unanswered.add(ApiKey.DESCRIBE_GROUPS)
-    outcome = tool(groups, moving, ["--describe", "--group", "g", "--timeout", "2000"])
+    outcome = tool(groups, moving, ["--describe", "--group", "g", "--timeout", "2000", *limits])
     assert "DescribeGroups got no answer in 2 s" in outcome.err
     assert 2 <= outcome.took_s < 2.5
 
