@@ -23,11 +23,12 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def marks(data: Path) -> list[str]:
+def marks(data: Path, at_ms: int | None = None) -> list[str]:
     path = data / "traces" / MARKS_FILE
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     assert all((r["broker"], r["ev"], r["key"]) == (NO_BROKER, "config", OPERATOR_KEY) for r in rows)
     assert len({r["seq"] for r in rows}) == len(rows)
+    assert at_ms is None or all((r["ts"], r["seq"]) == (at_ms, at_ms * 1_000_000) for r in rows)
     return [r["value"] for r in rows]
 
 
@@ -47,7 +48,7 @@ LINES = [
 @pytest.mark.parametrize(("line", "expected"), LINES, ids=[" ".join(line) for line, _ in LINES])
 def test_a_command_line_that_changes_this_cluster(line: tuple[str, ...], expected: list[str], data: Path) -> None:
     mark_tool(str(data), line[0], line[1:], at_ns=5_000_000)
-    assert marks(data) == expected
+    assert marks(data, at_ms=5) == expected
 
 
 def test_faults_begin_and_are_ended(data: Path) -> None:
@@ -71,10 +72,18 @@ def test_a_folder_without_traces_gets_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ["kwob topics --create --topic a"]), (1, [])])
-def test_only_what_was_done_is_marked(
+def test_only_what_was_done_is_marked_where_it_began(
     code: int, expected: list[str], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """However long the tool then watches."""
+    clock = [7_000_000_000]
+
+    def tool(words: object) -> int:
+        clock[0] += 60_000_000_000
+        return code
+
     monkeypatch.setenv("KWOB_DATA", str(data))
-    monkeypatch.setattr(cli, "_load", lambda target: lambda words: code)
+    monkeypatch.setattr(cli, "_load", lambda target: tool)
+    monkeypatch.setattr("time.time_ns", lambda: clock[0])
     assert cli.main(["topics", "--create", "--topic", "a"]) == code
-    assert marks(data) == expected
+    assert marks(data, at_ms=7_000) == expected
