@@ -63,8 +63,8 @@ def measure(layout: Iterable[Sequence[BrokerId]], brokers: Iterable[BrokerRack])
             if rack is not None:
                 rack_replicas[rack] += 1
                 rack_leaders[rack] += position == 0
-        used = {rack for b in listed if (rack := racks.get(b)) is not None}
-        violations += max(0, min(len(listed), len(rack_names)) - len(used))
+        racked = [rack for b in listed if (rack := racks.get(b)) is not None]
+        violations += min(len(racked), len(rack_names)) - len({*racked})
     return Skew(
         replicas=replicas,
         leaders=leaders,

@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.admin.layout.reasons import Origin, explain, trace
@@ -104,11 +104,28 @@ def test_a_random_start_spreads_small_topics_and_a_fixed_one_does_not() -> None:
     assert measure([r for a in fixed for r in a.values()], FIVE).leader_skew == 5.0
 
 
-def test_skew_counts_racks_and_what_breaks_them() -> None:
-    racked = [BrokerRack(broker_id=BrokerId(i), rack="ab"[i % 2]) for i in range(4)]
-    skew = measure([(0, 2), (1, 2), (3, 1)], racked)  # type: ignore[list-item]
-    assert skew.rack_violations == 2
-    assert (skew.rack_replicas, skew.rack_leaders) == ({"a": 3, "b": 3}, {"a": 1, "b": 2})
+MIXED = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=6)
+
+
+@settings(max_examples=40)
+@given(MIXED, st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=5, unique=True), max_size=4))
+@example(racks=["a", "b", "a", "b"], layout=[[0, 2], [1, 2], [3, 1]])
+@example(racks=["a", "b", None], layout=[[0, 2], [0, 5]])
+@example(racks=["a", "a", None, "b"], layout=[[0, 1, 2], [0, 1, 5]])
+def test_skew_counts_racks_and_what_breaks_them(racks: list[str | None], layout: list[list[int]]) -> None:
+    """Where a replica stands whose broker has no rack, or is not there, nobody knows."""
+    brokers = [BrokerRack(broker_id=BrokerId(i), rack=rack) for i, rack in enumerate(racks)]
+    skew = measure([tuple(map(BrokerId, replicas)) for replicas in layout], brokers)
+    places = [[dict(enumerate(racks)).get(broker) for broker in replicas] for replicas in layout]
+    names = {*racks} - {None}
+    assert skew.rack_replicas == {name: sum(row.count(name) for row in places) for name in names}
+    assert skew.rack_leaders == {name: [row[0] for row in places].count(name) for name in names}
+    repeated = [sum(row.count(name) - 1 for name in names & {*row}) for row in places]
+    free = [len(names - {*row}) for row in places]
+    assert skew.rack_violations == sum(map(min, repeated, free))
+
+
+def test_of_nothing_the_skew_is_perfect() -> None:
     assert measure([], FIVE).replica_skew == 1.0
 
 
