@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from controller.local import cluster
+from controller.local.cluster_file import CLUSTER_FILE, write_cluster
 from controller.local.leftovers import end_processes, write_processes
+from controller.local.plan import plan_cluster
+from controller.wire.types import BrokerId
+from controller.wire.zk_operations import Create, Exists
+from controller.wire.znodes import ControllerZNode
+from controller.world.simulated.world import World, run_world
 
 #: with what the process that has the id of what was left was started, in the folder of the test -> whether it is ended
 FOLDERS = [
@@ -49,3 +56,61 @@ def test_a_process_of_another_folder_goes_on(tmp_path: Path, sleeper: subprocess
     ended = asyncio.run(end_processes(data))
     assert ended == ([f"broker-1 (process {sleeper.pid})"] if is_own else [])
     assert (sleeper.poll() is not None) is is_own
+
+
+class Started:
+    """A process that runs as soon as it was started: ZooKeeper, a controller, a broker."""
+
+    name, pid, is_alive, running = "it", 1, True, True
+
+    async def done(self, *args: object, **more: object) -> None:
+        """As it says: nothing is to be done."""
+
+    start = stop = terminate = wait_for_event = wait_for_rows = done
+
+
+#: what the folder says of the run that was killed, who held the office in it, whether a start with one controller
+#: removes that: it is known to be dead
+OFFICES = [
+    (file, holder, holder == 901 or (file == "two controllers" and holder == 902))
+    for file in ("two controllers", "one controller", "nothing", "half a file")
+    for holder in (901, 902, 903, 1)
+]
+
+
+@pytest.mark.parametrize(("file", "holder", "is_removed"), OFFICES)
+def test_the_office_of_any_controller_of_the_folder_is_vacant_before_one_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, holder: int, is_removed: bool
+) -> None:
+    def planned(controllers: int) -> cluster.Cluster:
+        return cluster.Cluster(
+            plan_cluster(data=tmp_path, brokers=1, controllers=controllers, racks=[], ports=[0], zookeeper_port=0)
+        )
+
+    (tmp_path / "zookeeper" / "data").mkdir(parents=True)
+    if file != "nothing":
+        write_cluster(tmp_path, planned(2 if file == "two controllers" else 1).row())
+    if file == "half a file":
+        (tmp_path / CLUSTER_FILE).write_text((tmp_path / CLUSTER_FILE).read_text()[:99])
+
+    async def scenario(world: World) -> list[bool]:
+        connector = world.machine("here").connector(session_timeout_ms=18_000)
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        await session.perform(
+            [Create("/brokers"), Create("/brokers/ids"), Create(ControllerZNode.path, held, ephemeral=True)]
+        )
+        met: list[bool] = []
+
+        async def start(*args: object, **more: object) -> Started:
+            (office,) = await session.perform([Exists(ControllerZNode.path)])
+            met.append(office.ok)
+            return Started()
+
+        monkeypatch.setattr(cluster, "KazooConnector", lambda address: connector)
+        monkeypatch.setattr(cluster, "EmbeddedZooKeeper", lambda *args, **more: Started())
+        monkeypatch.setattr(cluster, "start_child", start)
+        async with planned(1):
+            return met
+
+    held = ControllerZNode.encode(BrokerId(holder), timestamp_ms=1)
+    assert run_world(1, scenario) == [not is_removed] * 2
