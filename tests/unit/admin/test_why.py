@@ -31,7 +31,9 @@ from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication,
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create
+from controller.world.simulated.net import Latency
 from controller.world.simulated.world import World, run_world
+from controller.world.simulated.zookeeper import SimulatedZooKeeper
 
 T0 = TopicPartition("t", 0)
 HERE = Commands(bootstrap="b:1", local=True)
@@ -539,3 +541,43 @@ def test_a_zookeeper_that_is_silent_does_not_keep_brokers_from_telling(cluster: 
     both = tool(with_silent, cluster, ["t", "--zookeeper", "z:2181"])
     assert both.code == 1 and "connection refused" in both.err and "ZooKeeper does not answer" in both.err
     assert both.took_s < 2.0
+
+
+#: how late ZooKeeper opens a session, how late it answers, whether there is time for that
+LATE = [(0.0, 0.0, True), (0.6, 0.0, True), (1.2, 0.0, True), (1.6, 0.0, True), (0.0, 0.2, True), (0.9, 0.1, True),
+        (3.0, 0.0, False), (0.0, 3.0, False)]  # fmt: skip
+
+
+@pytest.mark.parametrize("do_brokers_tell", [True, False])
+@pytest.mark.parametrize(("open_s", "answer_s", "is_heard"), LATE)
+def test_a_zookeeper_that_answers_late_is_heard_if_it_is_in_time(
+    cluster: Any, tool: Any, open_s: float, answer_s: float, is_heard: bool, do_brokers_tell: bool
+) -> None:
+    """Also by who has gone on without it in the meantime; nothing is then said of its silence."""
+
+    async def with_late(argv: Any, machine: Machine) -> int:
+        zookeeper = SimulatedZooKeeper(random.Random(1), machine.clock)
+        connector = zookeeper.connector("here")
+        session = await connector.connect(on_watch=lambda _: None, on_expired=lambda: None)
+        paths = ("/brokers", "/brokers/ids", "/brokers/ids/1", "/brokers/topics", "/admin", "/admin/delete_topics")
+        await session.perform(list(map(Create, (*paths, "/admin/delete_topics/t"))))
+        await session.perform([Create("/brokers/topics/t", b'{"version":2,"partitions":{"0":[1,2]}}')])
+
+        class Late:
+            async def connect(self, **on: Any) -> Any:
+                await asyncio.sleep(open_s)
+                opened = await connector.connect(**on)
+                zookeeper.slow(Latency(min_s=answer_s / 2, max_s=answer_s / 2))
+                return opened
+
+        parser = ArgumentParser()
+        add_arguments(parser)
+        return await explain(parser.parse_args(argv), machine, lambda _: cast(Any, Late()))
+
+    cluster.topic("t", (1, 2))
+    cluster.dead = set() if do_brokers_tell else {0, 1, 2}
+    outcome = tool(with_late, cluster, ["t", "--zookeeper", "z:2181"])
+    assert ("ZooKeeper does not answer" in outcome.err) is not is_heard and "any more" not in outcome.err
+    assert ("broker 2" in outcome.out, "marked for deletion" in outcome.out) == (is_heard, is_heard)
+    assert (outcome.err == "") is (is_heard and do_brokers_tell)
+    assert outcome.took_s < 2.0
