@@ -27,7 +27,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
         "tests/local/test_full_disk.py",
         "tests/local/test_handles.py",
     ),
-    "controller/ui": ("tests/ui/test_flows.py", "tests/ui/test_looks.py", "tests/ui/test_who_may_ask.py"),
+    "controller/ui": tuple(f"tests/ui/test_{name}.py" for name in ("board", "flows", "looks", "who_may_ask")),
     "controller/rehearse": ("rehearse",),
     "controller/cli": ("local",),
     "controller/pytest_plugin": ("tests/local/test_plugin_refusals.py", "tests/local/test_recipes.py"),
