@@ -138,15 +138,32 @@ def test_a_marker_that_cannot_be_is_one_line_of_the_report(tmp_path: Path) -> No
     assert "6 errors" in ran.stdout and "During handling" not in ran.stdout
 
 
-def test_events_are_told_too_where_a_fixture_of_the_user_fails(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n"
-        "@pytest.fixture\n"
-        "def service(kafka_cluster):\n"
-        "    kafka_cluster.create_topic('orders')\n"
-        "    raise RuntimeError('no service')\n"
-        "def test_it(service): pass\n"
-    )
-    ran = pytest_run(tmp_path, "-q")
-    assert "no service" in ran.stdout and "last events of kafka_cluster" in ran.stdout
-    assert "controller-901 partition.leader_elected orders-0" in ran.stdout
+#: A service that does not come up, while the cluster has events that say nothing of why.
+SERVICE: Final = """
+import pytest
+
+@pytest.fixture
+def service(kafka_cluster):
+    kafka_cluster.create_topic("orders")
+    last, quiet = kafka_cluster.events(), [{"event": name} for name in QUIET]
+    first = [event for n in range(40) for event in ({"event": "it.began", "number": n}, *quiet)]
+    kafka_cluster.events = lambda: [*first, *last, *10 * quiet]
+    raise RuntimeError("no service")
+
+def test_it(service): pass
+"""
+QUIET: Final = (
+    *("controller.event_processed", "setting.ignored", "seed.chosen", "request.sent", "zk.connected"),
+    "states.initialized",
+)
+
+
+def test_the_last_events_that_say_something_are_told_where_a_fixture_of_the_user_fails(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(f"QUIET = {QUIET}\n{SERVICE}")
+    ran = pytest_run(tmp_path, "-q", "-rN")
+    events = ran.stdout.partition("last events of kafka_cluster -")[2].splitlines()[1:-1]
+    assert "no service" in ran.stdout and len(events) == 40
+    assert any("controller-901 partition.leader_elected orders-0" in line for line in events)
+    numbers = [int(line.partition("it.began number=")[2]) for line in events if "it.began" in line]
+    assert 0 < len(numbers) < 40 and numbers == [*range(40 - len(numbers), 40)]
+    assert not any(name in line for name in QUIET for line in events)
