@@ -84,12 +84,29 @@ def test_a_log_dir_is_named_as_the_status_shows_it_in_full_or_from_here(
     assert row["log_dir"] == str(data / "broker-2" / "data")
 
 
-def test_a_window_is_the_brokers_time_of_day(data: Path) -> None:
-    before = fault_rows.now_ms()
-    assert run(data, "kill", "--broker", "1", "--in", "1m", "--for", "2s") == 0
+#: flags -> how much later than now it begins and ends, in ms; None: it is in force at once, it does not end by itself
+WINDOWS = [
+    (["kill"], None, None),
+    (["kill", "--in", "1m"], 60_000, None),
+    (["kill", "--for", "2s"], None, 2_000),
+    (["kill", "--in", "1m", "--for", "2s"], 60_000, 62_000),
+    (["kill", "--in", "2s", "--for", "1m"], 2_000, 62_000),
+    (["expire-session"], None, fault.ONCE_MS),
+    (["expire-session", "--in", "1m"], 60_000, 60_000 + fault.ONCE_MS),
+    (["expire-session", "--in", "1m", "--for", "1h"], 60_000, 60_000 + fault.ONCE_MS),
+]
+
+
+@pytest.mark.parametrize(("argv", "begins", "ends"), WINDOWS, ids=[" ".join(row[0]) for row in WINDOWS])
+def test_a_window_is_the_brokers_time_of_day(
+    data: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], begins: int | None, ends: int | None
+) -> None:
+    now = fault_rows.now_ms()
+    monkeypatch.setattr(fault, "now_ms", lambda: now)
+    assert run(data, *argv, "--broker", "1") == 0
     (row,) = rows(data)
-    assert before + 60_000 <= row["from_ms"] <= fault_rows.now_ms() + 60_000
-    assert row["until_ms"] - row["from_ms"] == 2_000
+    assert row.get("from_ms") == (None if begins is None else now + begins)
+    assert row.get("until_ms") == (None if ends is None else now + ends)
 
 
 REFUSED = [
