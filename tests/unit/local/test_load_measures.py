@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.local.load import client, command
@@ -46,22 +46,26 @@ def test_the_longest_pause_of_each_partition() -> None:
     assert [p.partition for p in pauses.longest(least_s=0.5)] == [T0, T1]
 
 
-TIMES = st.lists(st.floats(0, 20, allow_subnormal=False), max_size=8).map(sorted)
+TIMES = st.lists(st.floats(0, 20, allow_subnormal=False), max_size=5).map(sorted)
+EACH = st.dictionaries(st.integers(0, 3), TIMES)
 
 
-@given(times=st.dictionaries(st.integers(0, 3), TIMES), failed=st.sets(st.integers(0, 3)), end_s=st.floats(0, 20))
+@settings(max_examples=40)
+@given(times=EACH, failed=EACH, end_s=st.floats(0, 20))
 def test_the_longest_pause_lies_between_acknowledgements_the_begin_and_the_end(
-    times: dict[int, list[float]], failed: set[int], end_s: float
+    times: dict[int, list[float]], failed: dict[int, list[float]], end_s: float
 ) -> None:
     """Whoever dies and stays dead has paused until the end, and who never came through from the begin to the end."""
     pauses = Pauses()
-    for at_s, number in sorted((at_s, number) for number, each in times.items() for at_s in each):
-        pauses.acknowledged(TopicPartition("t", number), at_s)
-    for number in failed:
-        pauses.failed(TopicPartition("t", number))
+    ends = [(at_s, number, how) for how in (times, failed) for number, each in how.items() for at_s in each]
+    for at_s, number, how in sorted(ends, key=lambda end: end[0]):
+        if how is times:
+            pauses.acknowledged(TopicPartition("t", number), at_s)
+        else:
+            pauses.failed(TopicPartition("t", number))
     pauses.ended(end_s)
     expected = {}
-    for number in {*failed, *(number for number, each in times.items() if each)}:
+    for number in {number for how in (times, failed) for number, each in how.items() if each}:
         marks = [0.0, *times.get(number, [])]
         gaps = [after - before for before, after in pairwise([*marks, max(marks[-1], end_s)])]
         expected[number] = max(gaps)
