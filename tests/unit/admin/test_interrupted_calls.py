@@ -94,8 +94,8 @@ def test_the_loop_above_interrupts_and_finishes(cluster: Any, file: list[str]) -
 def test_the_way_back_is_saved_before_anything_changes(cluster: Any, file: list[str], tmp_path: Path) -> None:
     cluster.topic("foo", (0, 1))
     saved = tmp_path / "back.json"
-    words = ["--execute", "--throttle", "5", "--rollback-json-file", str(saved), *file]
-    assert _run(cluster, words) == 0
+    words = ["--execute", "--throttle", "5", "--replica-alter-log-dirs-throttle", "5", *file, "--rollback-json-file"]
+    assert _run(cluster, [*words, str(saved)]) == 0
     back = json.loads(saved.read_text())
     assert [row["replicas"] for row in back["partitions"]] == [[0, 1]]
     cluster.finish()
@@ -103,6 +103,8 @@ def test_the_way_back_is_saved_before_anything_changes(cluster: Any, file: list[
     cluster.finish()
     assert cluster.topics["foo"][0].replicas == (0, 1)
     cluster.configs.clear()
-    assert _run(cluster, words) == 1, "a file that is there is not overwritten"
-    assert not cluster.running
-    assert _throttles(cluster) == {}
+    for refused in (saved, tmp_path, tmp_path / "absent" / "back.json"):
+        assert _run(cluster, [*words, str(refused)]) == 1, "a file that is there is not overwritten"
+        assert not cluster.running
+        assert _throttles(cluster) == {}
+    assert json.loads(saved.read_text()) == back
