@@ -1,8 +1,7 @@
-"""From lines to rows: time zones, records of many lines, sessions of fetches, pairs of lines, copies of files."""
+"""From lines to rows: time zones, records of many lines, pairs of lines, copies of files."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ import pytest
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest.job import Source
-from broker_sim.replay.logs.facts import OF_SESSIONS, Fact, What
+from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.files import FileKind, log_files
 from broker_sim.replay.logs.lines import BadTime, Clock, head_of
 from broker_sim.replay.logs.reader import LogReader, Place
-from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
 from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
@@ -210,73 +208,7 @@ def test_copies_of_a_file_change_nothing() -> None:
     assert [{**row, "file": None} for row in once] == [{**row, "file": None} for row in twice]
 
 
-# -- requests ---------------------------------------------------------------------------------------------------------
-
-
-def request(seconds: float, api: str, asked: dict[str, Any], answer: dict[str, Any], **times: float) -> str:
-    spent = {"totalTimeMs": 4.0, "requestQueueTimeMs": 1.0, "localTimeMs": 1.0, "remoteTimeMs": 0.0, **times}
-    call = {
-        "requestHeader": {"requestApiKeyName": api, "correlationId": int(seconds * 10)},
-        "request": asked,
-        "response": answer,
-        **spent,
-    }
-    return at(seconds, f"Completed request:{json.dumps(call, separators=(',', ':'))}", logger="kafka.request.logger")
-
-
-def fetch(
-    seconds: float, epoch: int, offsets: dict[int, int], *, forget: Sequence[int] = (), errors: Sequence[int] = ()
-) -> str:
-    partitions = [{"partition": p, "currentLeaderEpoch": 3, "fetchOffset": o} for p, o in offsets.items()]
-    asked = {
-        "replicaId": 2,
-        "sessionId": 0 if epoch == 0 else 77,
-        "sessionEpoch": epoch,
-        "topics": [{"topic": "t", "partitions": partitions}],
-        "forgottenTopicsData": [{"topic": "t", "partitions": list(forget)}] if forget else [],
-    }
-    failed = [{"partitionIndex": p, "errorCode": 6} for p in errors]
-    return request(
-        seconds, "FETCH", asked, {"errorCode": 0, "sessionId": 77, "responses": [{"topic": "t", "partitions": failed}]}
-    )
-
-
-def fetches(lines: Sequence[str]) -> list[Fact]:
-    facts, _ = read(lines)
-    sessions = Sessions()
-    ordered = sorted(
-        (f for f in facts if f.what in OF_SESSIONS), key=lambda f: (f.session, f.at_us, f.correlation, f.sub)
-    )
-    return [*(f for fact in ordered for f in sessions.feed(fact)), *sessions.finish()]
-
-
-def test_every_partition_of_a_session_is_fetched_though_the_request_names_what_changed() -> None:
-    lines = [fetch(1, 0, {0: 5, 1: 9}), fetch(2, 1, {1: 10}), fetch(3, 2, {}, forget=[0], errors=[1])]
-    told = [(f.ts, f.partition, f.offset, f.err) for f in fetches([*lines, lines[1]])]
-    first, second, third = (NOON + s * 1000 - 3 for s in (1, 2, 3))
-    assert told == [(first, 0, 5, 0), (first, 1, 9, 0), (second, 0, 5, 0), (second, 1, 10, 0), (third, 1, 10, 6)]
-
-
-def test_an_append_ends_where_the_next_begins_and_the_last_where_a_follower_is() -> None:
-    def produce(seconds: float, base: int) -> str:
-        answer = {
-            "responses": [{"name": "t", "partitionResponses": [{"index": 0, "errorCode": 0, "baseOffset": base}]}]
-        }
-        asked = {"topicData": [{"name": "t", "partitionData": [{"index": 0, "recordsSizeInBytes": 100}]}]}
-        return request(seconds, "PRODUCE", asked, answer)
-
-    lines = [produce(1, 0), produce(1.1, 4), fetch(1.2, 0, {0: 9})]
-    facts, _ = read(lines)
-    rows = woven([f for f in facts if f.what == What.PRODUCED] + fetches(lines))
-    told = [of(row, "ev", "offset", "leo", "bytes", "src") for row in rows]
-    assert told == [("append", 0, 4, 100, "inferred"), ("append", 4, 9, 100, "inferred"), ("fetch", 9, 9, None, "log")]
-
-
-def test_a_request_of_an_old_kafka_and_a_torn_one_are_told_of() -> None:
-    old = at(1, "Completed request:RequestHeader(apiKey=FETCH, apiVersion=11) -- {replica_id=2}")
-    torn = fetch(1, 0, {0: 5})[:200]
-    _, reader = read([old, torn])
-    assert [bad.reason for bad in reader.bad] == ["unknown_text", "torn"]
+# -- ticks ------------------------------------------------------------------------------------------------------------
 
 
 def test_requests_without_a_start_tell_of_no_ticks() -> None:
