@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -67,20 +69,24 @@ def test_columns_are_the_lists_that_they_were_made_of(values: list[Any], kind: p
             [Fact(1, 0, What.EXPANDING), Fact(1, 1, What.LEADER, isr=[1]), Fact(2, 0, What.LEADER)],
             Brokers(frozenset({1, 2}), frozenset(), frozenset()),
         ),
-        ([Fact(1, 0, What.FETCH), Fact(2, 0, What.FETCH, session=0)], Brokers(*map(frozenset, ({1, 2}, (), {1})))),
+        (
+            [Fact(1, 0, What.FETCH), Fact(2, 0, What.FETCH, session=0), Fact(1, 1, What.TICK)],
+            Brokers(*map(frozenset, ({1, 2}, (), {1}))),
+        ),
     ],
 )
 def test_kinds_of_brokers(facts: list[Fact], brokers: Brokers) -> None:
-    """The same whether one saw all of the facts, or each saw one."""
-    together = Marks()
+    """The same in whatever order, whether one saw all of the facts, or two saw some of them, or each saw one."""
+    for order in permutations(facts):
+        for parts in ([order], [order[:1], order[1:]], [[fact] for fact in order]):
+            assert brokers_of([fact for part in parts for fact in seen(part)]) == brokers
+
+
+def seen(facts: Iterable[Fact]) -> Iterator[Fact]:
+    marks = Marks()
     for fact in facts:
-        together.take(fact)
-    apart = []
-    for fact in facts:
-        marks = Marks()
         marks.take(fact)
-        apart += marks.seen()
-    assert brokers_of(together.seen()) == brokers_of(apart) == brokers
+    return marks.seen()
 
 
 def test_a_clock_goes_back_between_two_rows_of_one_writer() -> None:
