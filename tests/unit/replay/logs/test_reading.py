@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.ingest import job as ingest_job
@@ -50,12 +54,24 @@ def of(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_hour_that_is_passed_twice() -> None:
-    clock = Clock(ZoneInfo("America/New_York"))
-    times = ["00:59:00", "01:10:00", "01:50:00", "01:05:00", "01:55:00", "02:00:00"]
-    seen = [clock.ms(f"2026-11-01 {time}", "000") for time in times]
-    minutes = [(ms - seen[0]) // 60_000 for ms in seen]
-    assert minutes == [0, 11, 51, 66, 116, 121]
+#: Where an hour, or half of one, is passed twice, and when that begins for the second time.
+TWICE = {"America/New_York": 1_793_512_800, "Europe/Berlin": 1_792_890_000, "Australia/Lord_Howe": 1_775_314_800}
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from(sorted(TWICE)), st.integers(-3_700, -1), st.lists(st.sampled_from([0, 1, 600, 1_700]), max_size=12)
+)
+@example("America/New_York", -3_000, [600, 0, 1_700, 700, 600, 0, 1_700])
+@example("Australia/Lord_Howe", -1_200, [600, 600, 600, 600, 600])
+def test_lines_have_their_times_also_in_the_hour_that_is_passed_twice(zone: str, begin: int, gaps: list[int]) -> None:
+    """Unless nothing was written for nearly as long. Of lines that go back by a few seconds, too: threads overtake."""
+    clock = Clock(ZoneInfo(zone))
+    for offset in accumulate(gaps, initial=begin):
+        for at_s in (TWICE[zone] + offset, TWICE[zone] + offset - 7):
+            local = datetime.fromtimestamp(at_s, ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M:%S")
+            head = head_of(f"[{local},110] INFO hello (a.B)", clock)
+            assert head is not None and head.ts == at_s * 1000 + 110, local
 
 
 @pytest.mark.parametrize(
