@@ -126,6 +126,39 @@ def test_limits_of_all_files_at_once(words: str, everything: RulesFigures, outag
     assert words in broken
 
 
+def errors(of: str, errors_ms: tuple[int, ...]) -> RunFigures:
+    """A run that is right but for these errors."""
+    if of in ("begin_errors_ms", "end_errors_ms"):
+        small = {"begin_errors_ms": (9, -9), "end_errors_ms": (-9, 9)}
+        return RunFigures(run="r", outages=OutageFigures(killed=2, found=2, **small | {of: errors_ms}))
+    return RunFigures(run="r", trace=replace(GOOD, **{of: errors_ms}))
+
+
+@pytest.mark.parametrize("sign", [1, -1], ids=["late", "early"])
+@pytest.mark.parametrize(
+    ("of", "others", "times", "most"),
+    [
+        ("begin_errors_ms", (-3, 3), 1, 1_500),
+        ("end_errors_ms", (-3, 3), 1, 500),
+        ("errors_ms", (-3, 0, 3), 3, 5),
+        ("errors_ms", (0,) * 18, 1, 60),
+        ("caught_up_errors_ms", (-3, 3), 3, 0),
+    ],
+)
+def test_what_is_too_early_breaks_limits_as_what_is_too_late(
+    of: str, others: tuple[int, ...], times: int, most: int, sign: int
+) -> None:
+    """`times`: how many it takes, beside `others`."""
+    assert broken_limits([errors(of, (*others, *[sign * most] * times))]) == []
+    (broken,) = broken_limits([errors(of, (*others, *[sign * (most + 1)] * times))])
+    assert str(most + 1) in broken
+
+
+def test_the_page_tells_how_far_outages_are_off_at_worst_and_to_which_side() -> None:
+    worst = OutageFigures(killed=3, found=3, begin_errors_ms=(9, -70, 50), end_errors_ms=(-9, 80, 0))
+    assert page([RunFigures(run="r", everything=GOOD, outages=worst)]).count("| 3 | 3 | -70 | 80 |") == 1
+
+
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ReplayRefused, match="no run in"):
         validation_job.look([tmp_path])
