@@ -151,13 +151,41 @@ def test_in_a_gap_of_the_metadata_log_the_log_files_speak() -> None:
     assert notes(history(CREATED, again), within) == [Note.NOT_WRITTEN]
 
 
-def test_versions_of_a_topic_that_was_created_again_are_told_apart() -> None:
-    gone = CREATED._replace(offset=20, ts=30_000, event=Kind.DELETED, leader=None, leader_epoch=None)
-    anew = CREATED._replace(offset=30, ts=40_000, isr=[4, 5], replicas=[4, 5], leader=4)
-    one = history(CREATED, SHRUNK, gone, anew)
-    first = line("elect", 10_100, replica=1, epoch=0, zk_version=0, isr=[1, 2, 3])
-    second = line("elect", 40_100, replica=4, epoch=0, zk_version=0, isr=[4, 5])
-    assert notes(one, first, second, second | {"ts": 10_100}) == [Note.AGREES, Note.AGREES, Note.CONTRADICTS]
+@pytest.mark.parametrize("version", [0, 7], ids=str)
+@pytest.mark.parametrize(
+    ("ends", "begins"),
+    [(Kind.DELETED, Kind.CREATED), (Kind.UNKNOWN, Kind.CREATED), (Kind.UNKNOWN, Kind.SNAPSHOT)],
+)
+def test_what_is_behind_a_deletion_or_a_gap_is_told_apart_from_what_was_before(
+    ends: str, begins: str, version: int
+) -> None:
+    """The number of a version may be one that there was before: behind a gap it may be a topic of the same name."""
+    gone = CREATED._replace(offset=20, ts=30_000, event=ends, leader=None, leader_epoch=None)
+    anew = CREATED._replace(
+        offset=30, ts=40_000, event=begins, partition_epoch=version, isr=[4, 5], replicas=[4, 5], leader=4
+    )
+    shrunk = SHRUNK._replace(offset=31, ts=50_000, partition_epoch=version + 1, isr_old=[4, 5], isr=[4], leader=4)
+    elected = line("elect", 10_100, replica=1, epoch=0, zk_version=0, isr=[1, 2, 3])
+    later = elected | {"ts": 40_100, "replica": 4, "zk_version": version, "isr": [4, 5]}
+    mine = SHRINK | {"broker": 4, "ts": 50_010, "zk_version": version + 1, "replica": 5, "isr_old": [4, 5], "isr": [4]}
+    assign = line("assign", 40_100, replicas=[4, 5])
+    wrong = {0: Note.CONTRADICTS, 7: Note.NOT_WRITTEN}[version]
+    expected = [
+        *((row, Note.AGREES) for row in (elected, SHRINK, later, mine, assign)),
+        (later | {"isr": [4]}, Note.CONTRADICTS),
+        (mine | {"epoch": 1}, Note.CONTRADICTS),
+        (later | {"ts": 45_000, "zk_version": version + 2}, Note.NOT_WRITTEN),
+        (later | {"ts": 10_100}, wrong),
+        (mine | {"ts": 19_990}, wrong),
+        *(
+            (row, wrong if version == 0 else Note.LEFT_OUT)
+            for row in (elected | {"ts": 45_000}, SHRINK | {"ts": 50_010})
+        ),
+    ]
+    one = history(CREATED, SHRUNK, gone, anew, shrunk)
+    assert notes(one, *(row for row, _ in expected)) == [note for _, note in expected]
+    (filled,) = [row for row in one.rows if row["ev"] == "isr_shrink" and row["ts"] == 50_000]
+    assert (filled["cu"], filled["leo"]) == (15_000, 9)
 
 
 def test_a_broker_died_when_others_lost_their_connections_to_it() -> None:
