@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from broker_sim.replay.metadata_log.causes import Beside, Cause, State, cause_of
 from broker_sim.replay.metadata_log.fold import (
@@ -18,6 +20,8 @@ from broker_sim.replay.metadata_log.fold import (
     PartitionFold,
     Snapshot,
 )
+from broker_sim.replay.metadata_log.inventory import inventory
+from tests.unit.replay.metadata_log.test_inventory import a_segment, a_snapshot
 
 S = State(leader=1, leader_epoch=4, partition_epoch=9, isr=(1, 2, 3), replicas=(1, 2, 3))
 NONE = Beside()
@@ -200,3 +204,103 @@ def test_a_snapshot_within_a_gap_tells_a_state_for_its_moment() -> None:
 def test_a_topic_that_was_created_behind_a_gap_is_known_from_its_first_record() -> None:
     told = fed(PartitionFold(gaps=[Gap(2, 5, 10)]), CREATED, a_change(11, isr=[1])).changes
     assert [c.event for c in told] == [Kind.CREATED, Kind.CHANGED]
+
+
+# -- any log ----------------------------------------------------------------------------------------------------------
+
+#: What each record does with the partition, where it can: one that is there is changed or deleted, another created.
+RECORDS = {"c": Kind.CREATED, "i": Kind.CHANGED, "l": Kind.CHANGED, "d": Kind.DELETED}
+
+
+def told_by(records: str) -> tuple[list[Entry | None], list[State | None]]:
+    """The record at each offset, None for one of another partition, and the state before it, and after the last."""
+    entries: list[Entry | None] = []
+    states: list[State | None] = [None]
+    for offset, letter in enumerate(records):
+        was, kind = states[-1], RECORDS.get(letter)
+        if kind is None or (kind == Kind.CREATED) != (was is None):
+            entries.append(None)
+            states.append(was)
+        elif was is None:
+            entries.append(CREATED._replace(offset=offset, ts=offset * 10))
+            states.append(State(leader=1, leader_epoch=0, partition_epoch=0, isr=(1, 2), replicas=(1, 2)))
+        elif kind == Kind.DELETED:
+            entries.append(a_change(offset)._replace(kind=kind))
+            states.append(None)
+        else:
+            isr, leader = ((1,) if len(was.isr) == 2 else (1, 2)), 3 - was.leader
+            entries.append(a_change(offset, **({"isr": list(isr)} if letter == "i" else {"leader": leader})))
+            after = (
+                replace(was, isr=isr)
+                if letter == "i"
+                else replace(was, leader=leader, leader_epoch=was.leader_epoch + 1)
+            )
+            states.append(replace(after, partition_epoch=was.partition_epoch + 1))
+    return entries, states
+
+
+@settings(max_examples=50)
+@given(
+    st.text("ciild.", min_size=1, max_size=12),
+    st.sets(st.integers(0, 11), max_size=6),
+    st.sets(st.integers(1, 12), max_size=3),
+    st.booleans(),
+)
+@example(".cii", {1}, {3, 4}, False)
+@example(".cii", {1}, {4}, True)
+@example("ciidc.i", {2, 3}, {4, 7}, False)
+@example("cidi.", {1}, {5}, True)
+@example("cidi.", {2}, {4}, True)
+@example(".....", {0, 3}, {2, 5}, True)
+@example("cid.ci", {0, 1}, {2, 4}, False)
+def test_whatever_is_missing_only_what_is_so_is_told_and_no_snapshot_differs_but_one_that_lies(
+    records: str, missing: set[int], snapshots: set[int], lies: bool
+) -> None:
+    """The last snapshot `lies` about whether there is the partition: it is found out where that is known."""
+    entries, states = told_by(records)
+    there = [(n, n + 1) for n in range(len(records)) if n not in missing]
+    files = [*([a_segment("a", *there)] if there else []), *(a_snapshot(n) for n in snapshots if n <= len(records))]
+    log = inventory([file for file, _ in files], {str(file.path): walked for file, walked in files})
+    of_snapshots = {snapshot.offset: states[snapshot.offset] for snapshot in log.snapshots}
+    if lies and of_snapshots:
+        of_snapshots[max(of_snapshots)] = None if of_snapshots[max(of_snapshots)] else S
+    gaps = {gap.start for gap in log.gaps}
+
+    expected: list[tuple[str, int, State | None]] = []
+    checked, fed_entries = [], []
+    is_known, is_there = log.first_offset == 0, False
+    for offset in range(len(records) + 1):
+        if offset in of_snapshots:
+            state = of_snapshots[offset]
+            if state is not None:
+                fed_entries.append(a_state(offset, **{n: v for n, v in asdict(state).items() if n in Entry._fields}))
+            if state is not None and is_known:
+                checked.append(Checked(offset, "" if is_there else NOT_IN_LOG))
+            if state is not None and not is_there:
+                expected.append((Kind.SNAPSHOT, offset, state))
+            if state is None and is_there:
+                checked.append(Checked(offset, NOT_IN_SNAPSHOT))
+            is_known, is_there = True, is_there or state is not None
+        if offset in gaps:
+            expected += [(Kind.UNKNOWN, offset, None)] * is_there
+            is_known = is_there = False
+        entry = entries[offset] if (offset, offset + 1) in there else None
+        if entry is None:
+            continue
+        fed_entries.append(entry)
+        match entry.kind:
+            case Kind.CREATED:
+                expected.append((Kind.CREATED, offset, states[offset + 1]))
+                is_known = is_there = True
+            case Kind.DELETED:
+                expected += [(Kind.DELETED, offset, None)] * is_there
+                is_known, is_there = True, False
+            case kind if is_there:
+                expected.append((kind, offset, states[offset + 1]))
+            case _:
+                expected.append((Kind.WITHOUT_STATE, offset, None))
+    fold = fed(PartitionFold(log.gaps, log.snapshots, log.first_offset), *fed_entries)
+    assert fold.checked == checked
+    assert [(c.event, c.offset, c.partition_epoch, c.leader, c.isr and tuple(c.isr)) for c in fold.changes] == [
+        (event, offset, *((s.partition_epoch, s.leader, s.isr) if s else (None,) * 3)) for event, offset, s in expected
+    ]
