@@ -5,6 +5,7 @@ The same rules by the same `fold`; what Spark adds (pieces, partitioning, joins)
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from broker_sim.replay.metadata_log.files import MetadataFile
 from broker_sim.replay.metadata_log.fold import Change, Checked, Entry, Kind, PartitionFold
 from broker_sim.replay.metadata_log.inventory import Inventory, inventory
 from broker_sim.replay.metadata_log.segments import CONTROL, Found, found_in, walk
-from broker_sim.replay.metadata_log.transactions import left_out
+from broker_sim.replay.metadata_log.transactions import ends_of_epochs, left_out
 
 Row = dict[str, Any]
 _PARTITIONS: Final = (schemas.PARTITION, schemas.PARTITION_CHANGE)
@@ -52,29 +53,20 @@ def read(files: Sequence[MetadataFile]) -> LocalLog:
     return _of_records(_committed(records, [gap.start for gap in there.gaps]), there)
 
 
-def _committed(records: Iterable[Row], gap_starts: Sequence[int]) -> list[Row]:
+def _committed(records: Sequence[Row], gap_starts: Sequence[int]) -> list[Row]:
     """Each record of the log once, by offset, without what was never committed; and those of snapshots."""
-    of_log: dict[int, Row] = {}
-    of_snapshots = []
-    for row in records:
-        if row["snapshot"] is not None:
-            of_snapshots.append(row)
-        elif (other := of_log.get(row["offset"])) is None or other["epoch"] < row["epoch"]:
-            of_log[row["offset"]] = row
-    valid: list[Row] = []
-    begins: int | None = None
-    latest = max((row["epoch"] for row in of_log.values()), default=0)
-    for offset in sorted(of_log, reverse=True):
-        row = of_log[offset]
-        if row["epoch"] > latest or (begins is not None and row["epoch"] > valid[-1]["epoch"]):
-            continue
-        valid.append(row)
-        begins = offset
-    valid.reverse()
+    of_log = [row for row in records if row["snapshot"] is None]
+    firsts: dict[int, int] = {}
+    for row in of_log:
+        firsts[row["epoch"]] = min(row["offset"], firsts.get(row["epoch"], row["offset"]))
+    ends = ends_of_epochs(firsts)
+    by_offset = {row["offset"]: row for row in of_log if row["offset"] < ends.get(row["epoch"], math.inf)}
+    valid = [by_offset[offset] for offset in sorted(by_offset)]
     markers = ((row["offset"], row["api_key"]) for row in valid if row["api_key"] in _MARKERS)
     spans, _ = left_out(markers, gap_starts)
-    void = [(start, end if end is not None else max(of_log)) for start, end in spans]
-    return [r for r in valid if not any(start <= r["offset"] <= end for start, end in void)] + of_snapshots
+    void = [(start, math.inf if end is None else end) for start, end in spans]
+    committed = [r for r in valid if not any(start <= r["offset"] <= end for start, end in void)]
+    return committed + [row for row in records if row["snapshot"] is not None]
 
 
 def _of_records(records: list[Row], there: Inventory) -> LocalLog:

@@ -15,7 +15,7 @@ from broker_sim.replay.metadata_log import schemas
 from broker_sim.replay.metadata_log.files import MetadataFile
 from broker_sim.replay.metadata_log.inventory import Inventory, inventory, one_cluster
 from broker_sim.replay.metadata_log.segments import CONTROL, Walked
-from broker_sim.replay.metadata_log.transactions import left_out
+from broker_sim.replay.metadata_log.transactions import ends_of_epochs, left_out
 
 
 def cluster_files(
@@ -62,7 +62,7 @@ def one_log(
     own = decoded.filter(F.col("folder").isin(sorted({file.folder for file in files})) & F.col("problem").isNull())
     of_log = own.filter(F.col("snapshot").isNull())
     spans = of_log.groupBy("epoch").agg(F.min("offset").alias("first"), F.max("offset").alias("last")).collect()
-    ends = _ends({row["epoch"]: row["first"] for row in spans})
+    ends = ends_of_epochs({row["epoch"]: row["first"] for row in spans})
     superseded = sum(row["last"] >= ends[row["epoch"]] for row in spans if row["epoch"] in ends)
     valid = of_log.filter(_is_valid(ends)) if superseded else of_log
     control = F.col("api_key").isin(CONTROL, *_MARKERS)
@@ -83,18 +83,6 @@ def one_log(
 
 
 _MARKERS: Final = (schemas.BEGIN_TRANSACTION, schemas.END_TRANSACTION, schemas.ABORT_TRANSACTION)
-
-
-def _ends(epochs: Mapping[int, int]) -> dict[int, int]:
-    """Epoch of the quorum -> the first record of a later one: what a deposed controller wrote from there on was never
-    committed. `epochs`: the first record of each."""
-    ends: dict[int, int] = {}
-    lowest: int | None = None
-    for epoch in sorted(epochs, reverse=True):
-        if lowest is not None:
-            ends[epoch] = lowest
-        lowest = epochs[epoch] if lowest is None else min(lowest, epochs[epoch])
-    return ends
 
 
 def _is_valid(ends: Mapping[int, int]) -> Column:

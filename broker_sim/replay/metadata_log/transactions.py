@@ -1,8 +1,11 @@
-"""Transactions of the metadata log (KIP-868): what stands in one that was aborted, or never ended, is void. Pure."""
+"""What of the metadata log was never committed. Pure.
+
+What stands in a transaction (KIP-868) that was aborted, or never ended, is void; and what a deposed controller wrote.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from broker_sim.replay.metadata_log.schemas import ABORT_TRANSACTION, BEGIN_TRANSACTION, END_TRANSACTION
 
@@ -43,3 +46,15 @@ def left_out(markers: Iterable[tuple[int, int]], gap_starts: Sequence[int] = ())
         counts["unfinished"] += 1
         spans.append((begun, last_void(begun, None)))
     return spans, counts
+
+
+def ends_of_epochs(epochs: Mapping[int, int]) -> dict[int, int]:
+    """Epoch of the quorum -> the first record of a later one: what a deposed controller wrote from there on was never
+    committed. `epochs`: the first record of each."""
+    ends: dict[int, int] = {}
+    lowest: int | None = None
+    for epoch in sorted(epochs, reverse=True):
+        if lowest is not None:
+            ends[epoch] = lowest
+        lowest = epochs[epoch] if lowest is None else min(lowest, epochs[epoch])
+    return ends

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from broker_sim.replay.errors import ReplayRefused
-from broker_sim.replay.metadata_log.files import MetadataFile, metadata_files
+from broker_sim.replay.metadata_log import local
+from broker_sim.replay.metadata_log.files import FOLDER, MetadataFile, metadata_files
 from broker_sim.replay.metadata_log.fold import Gap
 from broker_sim.replay.metadata_log.inventory import inventory, one_cluster
 from broker_sim.replay.metadata_log.segments import Piece, Problem, Walked
 from broker_sim.replay.metadata_log.transactions import left_out
+from tests.unit.replay.metadata_log.written import batch, change, elected, partition, topic
 
 BEGIN, END, ABORT = 23, 24, 25
 
@@ -185,3 +190,31 @@ MARKERS = [  # what, markers, offsets that do not count, (committed, aborted, un
 def test_transactions(markers: list[tuple[int, int]], spans: object, counts: tuple[int, int, int]) -> None:
     counted = dict(zip(("committed", "aborted", "unfinished"), counts, strict=True))
     assert left_out(markers, GAP_STARTS) == (spans, counted)
+
+
+# -- deposed controllers ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=4))
+@example([(0, 4), (0, 0), (3, 0)])
+@example([(0, 4), (1, 2), (3, 0)])
+@example([(0, 1), (1, 5), (7, 1), (0, 2)])
+@example([(0, 3), (3, 1), (4, 0), (1, 4)])
+def test_what_a_deposed_controller_wrote_does_not_count_wherever_later_ones_begin(terms: list[tuple[int, int]]) -> None:
+    """Terms: how many records the next controller has not got of what was there, and how many changes it writes. Each
+    has its log as it was when it was deposed."""
+    log = [(1, elected(0, 1000, 1)), (1, batch(1, 1001, topic(1, "a"))), (1, batch(2, 1002, partition(1, 0, [1, 2])))]
+    with TemporaryDirectory() as folder:
+        for epoch, (lost, changes) in enumerate(terms, start=2):
+            log = log[: max(3, len(log) - lost)]
+            log.append((epoch, elected(len(log), 1000 + len(log), 1, epoch=epoch)))
+            for _ in range(changes):
+                said = batch(len(log), 1000 + len(log), change(1, 0, isr=[1]), epoch=epoch)
+                log.append((epoch, said))
+            place = Path(folder) / str(9 - epoch) / FOLDER
+            place.mkdir(parents=True)
+            (place / f"{0:020}.log").write_bytes(b"".join(said for _, said in log))
+        found = local.read(metadata_files([Path(folder)])[0]).changes["a", 0]
+    expected = [(n, epoch) for n, (epoch, _) in enumerate(log) if n > 1 and log[n - 1][0] == epoch]
+    assert [(change.offset, change.controller_epoch) for change in found] == expected
