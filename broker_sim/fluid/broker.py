@@ -28,7 +28,7 @@ from broker_sim.fluid.settings import FluidSettings
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.metadata_decoding import MetadataDecoder
 from broker_sim.postponed import PostponedPartitions
-from broker_sim.registration import ControllerKind, Registration
+from broker_sim.registration import ControllerKind, Registration, RegistrationRefused
 from broker_sim.replicas.isr_writer import ZkIsrWriter
 from broker_sim.server import Api, SocketServer
 from broker_sim.server_limits import ServerLimits
@@ -158,6 +158,13 @@ class FluidBroker:
     async def start(self) -> None:
         """Starts in a broker's order (spec broker.md §3). Raises: ZkUnreachable, ZkError, RegistrationRefused."""
         await self._zk.open()
+        try:
+            await self._join()
+        except RegistrationRefused:
+            await self._leave()
+            raise
+
+    async def _join(self) -> None:
         await prepare_cluster(self._zk, self._machine.chance)
         configs = DynamicConfigs(
             self.broker_id,
@@ -254,6 +261,9 @@ class FluidBroker:
                 log=self._log,
             ).run()
             await self.context.configs.stop()
+        await self._leave()
+
+    async def _leave(self) -> None:
         if self._server is not None:
             await self._server.close()
         self.vanish()
