@@ -87,6 +87,8 @@ class ProducerStates:
                 return batch.base_offset
         if entry.batches:
             self._expect(header, (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK)
+        else:
+            self._expect(header, 0)
         return None
 
     @staticmethod
@@ -98,13 +100,18 @@ class ProducerStates:
             )
 
     def appended(self, header: BatchHeader) -> None:
-        """The batch is in the log, at its base offset."""
-        if header.producer_id < 0 or header.base_sequence < 0:
+        """The batch is in the log, at its base offset. A marker that ends a transaction has no sequence, but an epoch,
+        which may be a new one; compaction may have left nothing of it."""
+        is_marker = header.is_control and header.count > 0
+        if header.producer_id < 0 or not (is_marker or header.base_sequence >= 0):
             return
         entry = self._producers.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             entry = self._producers[header.producer_id] = Producer(epoch=header.producer_epoch, last_ms=0)
         entry.last_ms = header.max_timestamp
+        if is_marker:
+            entry.current_txn_first_offset = -1
+            return
         entry.batches.append(
             StoredBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
         )

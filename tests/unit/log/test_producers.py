@@ -107,6 +107,27 @@ def test_who_has_no_id_is_never_known() -> None:
         assert states.duplicate_of(batch) is None and len(states) == 0
 
 
+def marker(epoch: int, *, at: int = 1) -> BatchHeader:
+    """The end of a transaction, which carries no sequence."""
+    return header(0, 1, -1, epoch=epoch, at=at)._replace(attributes=0x30)
+
+
+def test_a_marker_fences_the_epochs_before_it() -> None:
+    """Source: Kafka 3.9 `ProducerAppendInfo.appendEndTxnMarker`."""
+    states = ProducerStates()
+    states.appended(header(0, 1, 5, epoch=3))
+    states.appended(marker(3, at=9))
+    assert states.duplicate_of(header(1, 1, 5, epoch=3)) == 0, "a marker of the same epoch forgets no batch"
+    states.appended(marker(4, at=9))
+    for epoch, sequence, code in ((3, 6, FENCED), (4, 6, OUT_OF_ORDER), (5, 1, OUT_OF_ORDER)):
+        with pytest.raises(KafkaError) as refused:
+            states.duplicate_of(header(1, 1, sequence, epoch=epoch))
+        assert refused.value.code is code, (epoch, sequence)
+    assert states.duplicate_of(header(1, 1, 0, epoch=4)) is None
+    ((producer_id, found),) = snapshots.decode(snapshots.encode(states), Path("x"), oldest_ms=9)
+    assert (producer_id, found.epoch, found.last_ms, [*found.batches]) == (7, 4, 9, [])
+
+
 @pytest.mark.parametrize("before_ms", [0, 4, 5, 6, 10, 11])
 def test_who_wrote_last_before_a_time_is_forgotten(before_ms: int) -> None:
     states = ProducerStates()
