@@ -185,7 +185,10 @@ class ReplicaManager:
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
         """§7, per partition; the caller has checked broker and controller epoch."""
         changes = self._roles.stop_replica(entries)
-        stopped = [e for e in entries if changes.errors[e.topic_partition] is ErrorCode.NONE]
+        # Where the log could not be deleted, as its dir has failed, its move ends all the same: the future log, in a
+        # good dir, would count as the move of a later topic of that name.
+        ended = (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        stopped = [e for e in entries if changes.errors[e.topic_partition] in ended]
         self.moves.pause(e.topic_partition for e in stopped)
         for topic_partition in (e.topic_partition for e in stopped if e.delete_partition):
             try:

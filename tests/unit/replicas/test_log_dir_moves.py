@@ -302,6 +302,33 @@ def test_a_deleted_replica_takes_its_future_log_along(cluster_of: type[Cluster],
     run(cluster_of, tmp_path, scenario, **PIECES)
 
 
+@pytest.mark.parametrize("is_offline", [True, False])
+def test_a_deletion_that_fails_leaves_no_move_to_a_later_topic(
+    cluster_of: type[Cluster], tmp_path: Path, is_offline: bool
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await filled(cluster)
+        throttle(cluster, 1_000)
+        move(cluster, tmp_path, "b")
+        await cluster.world.sleep(2)
+        manager = cluster.nodes[1].manager
+
+        def broken(operation: str, path: Any) -> None:
+            if "/1-a/" in str(path):
+                raise OSError(5, "Input/output error")
+
+        if is_offline:
+            manager.fail_log_dir(str(tmp_path / "1-a"))
+        else:
+            manager.table.dirs.files.before = broken
+        assert cluster.stop_replica(TP, 1, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert cluster.nodes[1].failed_dirs == [str(tmp_path / "1-a")]
+        assert described(cluster)["1-b"] == []
+        assert len(list((tmp_path / "1-b").glob("t-0.*-delete"))) == 1
+
+    run(cluster_of, tmp_path, scenario, **PIECES)
+
+
 @pytest.mark.parametrize(("failing", "survives"), [("b", True), ("a", False)])
 def test_a_dir_that_fails_ends_a_move(cluster_of: type[Cluster], tmp_path: Path, failing: Any, survives: Any) -> None:
     async def scenario(cluster: Cluster) -> None:
