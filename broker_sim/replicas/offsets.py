@@ -127,10 +127,12 @@ class Offsets:
         """Raises log start offsets (-1: to the high watermark) and waits until all live followers have them."""
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         waiting: dict[TopicPartition, tuple[Partition, int]] = {}
+        low_at_first: dict[TopicPartition, int] = {}
         for topic_partition, offset in offsets.items():
             try:
                 partition = self._table.get(topic_partition)
                 waiting[topic_partition] = partition, self._delete(partition, offset)
+                low_at_first[topic_partition] = partition.low_watermark()
             except KafkaError as error:
                 self._table.note_failure(error)
                 results[topic_partition] = DeleteRecordsResult(error=error.code)
@@ -146,8 +148,9 @@ class Offsets:
             lambda: [p.log_starts_changed for tp, (p, _) in waiting.items() if tp not in results],
             timeout_ms=timeout_ms,
         )
-        timed_out = DeleteRecordsResult(error=ErrorCode.REQUEST_TIMED_OUT)
-        return {tp: results.get(tp, timed_out) for tp in offsets}
+        for tp in waiting.keys() - results.keys():
+            results[tp] = DeleteRecordsResult(error=ErrorCode.REQUEST_TIMED_OUT, low_watermark=low_at_first[tp])
+        return {tp: results[tp] for tp in offsets}
 
     @staticmethod
     def _delete(partition: Partition, offset: int) -> int:
