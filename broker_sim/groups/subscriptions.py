@@ -21,7 +21,7 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """
     try:
         return frozenset(topic for data in subscriptions for topic in _topics(data))
-    except (struct.error, UnicodeDecodeError):
+    except struct.error:
         return None
 
 
@@ -31,6 +31,6 @@ def _topics(data: bytes) -> list[str]:
     for _ in range(count):
         (size,) = _I16.unpack_from(data, at)
         (name,) = struct.unpack_from(f"{size}s", data, at + 2)
-        topics.append(name.decode())
+        topics.append(name.decode("utf-8", "replace"))  # as Java
         at += 2 + size
     return topics

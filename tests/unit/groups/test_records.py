@@ -164,7 +164,8 @@ def test_the_topics_of_subscriptions() -> None:
     assert subscribed_topics([whole]) == {"a", "long-name", "ö", "z"}
     assert subscribed_topics([subscription(b"a"), subscription(b"b", b"a")]) == {"a", "b"}
     assert subscribed_topics([subscription()]) == subscribed_topics([]) == frozenset()
-    no_subscriptions = [b"", b"\x00", subscription(b"\xff"), i16(0) + i32(1) + i16(-1)]
+    assert subscribed_topics([subscription(b"t\xff", b"a")]) == {"t\ufffd", "a"}, "as Java reads it"
+    no_subscriptions = [b"", b"\x00", i16(0) + i32(1) + i16(-1)]
     no_subscriptions += [whole[:size] for size in range(whole.index(b"user data"))]
     for wrong in no_subscriptions:
         assert subscribed_topics([subscription(b"a"), wrong, subscription(b"b")]) is None, wrong
