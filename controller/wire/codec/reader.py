@@ -75,11 +75,11 @@ def _text(data: bytes) -> str:
 
 
 def read_text(data: bytes, at: int) -> tuple[str | None, int]:
-    """A nullable string with an int16 length: (value, position after it)."""
+    """A nullable string with an int16 length, below 0 for null: (value, position after it)."""
     size = int.from_bytes(data[at : at + 2], "big", signed=True)
     at += 2
     if size < 0 or size > len(data) - at:
-        if size == -1 and at <= len(data):
+        if size < 0 and at <= len(data):
             return None, at
         raise Malformed(f"a string of {size} bytes is claimed at byte {at}, {len(data) - at} are left")
     return _text(data[at : at + size]), at + size
@@ -88,7 +88,7 @@ def read_text(data: bytes, at: int) -> tuple[str | None, int]:
 def _read_blob(data: bytes, at: int) -> tuple[bytes | None, int]:
     (size,) = struct.unpack_from(">i", data, at)
     at += 4
-    if size == -1:
+    if size < 0:
         return None, at
     return data[at : at + _size(size, data, at)], at + size
 
@@ -153,7 +153,7 @@ def _array_reader(field: Field, *, flexible: bool) -> Reader:
         else:
             (count,) = struct.unpack_from(">i", data, at)
             at += 4
-        if count == -1:
+        if count < 0:
             if not field.nullable:
                 raise Malformed(f"{field.name} at byte {at} must not be null")
             return None, at

@@ -200,6 +200,17 @@ def test_text_that_is_no_utf8_is_read_as_java_reads_it(version: int) -> None:
     assert (request.client_id, request.body.topics[0].name) == ("caf\ufffd", "t\ufffdt")
 
 
+@pytest.mark.parametrize("size", [-1, -2, -(2**15)])
+def test_any_length_below_zero_is_null(size: int) -> None:
+    """Source: Kafka 3.9 `MessageDataGenerator`, `RequestHeader`."""
+    head = struct.pack(">hhih", ApiKey.METADATA, 1, 1, size)
+    request = protocol.decode_request(head + struct.pack(">i", size))
+    assert (request.client_id, request.body.topics) == (None, None)
+    join = struct.pack(">h1sih1sh1sih1si", 1, b"g", 9, 1, b"m", 1, b"p", 1, 1, b"n", size)
+    with pytest.raises(ProtocolError):
+        protocol.decode_request(struct.pack(">hhih", ApiKey.JOIN_GROUP, 0, 1, -1) + join)
+
+
 def test_tagged_fields_that_nobody_knows_are_skipped() -> None:
     data = protocol.encode_request(ApiKey.METADATA, 9, 1, "me", {"topics": None})[4:]
     assert data.endswith(b"\x00")
