@@ -2,7 +2,8 @@
 
 Clients never see a controller that is no broker: any broker takes such a request and answers as the controller did.
 The controller is found in the metadata, as every UpdateMetadata names it and its end point. While it cannot be reached,
-or says that it is not the controller any more, the newest metadata is looked at again until the request's time is over.
+or says that it is not the controller any more, the newest metadata is looked at again until the request's time is over,
+or `request.timeout.ms`. Who has the request may take all of its time: asked again, it would say that it is done.
 A request whose connection broke may have been done: it is sent again, as a client would send it.
 
 Source: KIP-590, Kafka 3.9 `ForwardingManager`, `NodeToControllerChannelManager`, which do this in KRaft mode.
@@ -49,14 +50,15 @@ class ControllerForwarding:
     ) -> Mapping[str, Any] | None:
         """The controller's answer. None: the time is over, or a broker of Kafka holds the office, which clients see and
         ask themselves."""
-        loop = asyncio.get_running_loop()
-        limit_s = min(max(timeout_ms / 1000, SHORTEST_S), self._settings.request_timeout_ms / 1000)
-        deadline, reason = loop.time() + limit_s, "no controller is known"
+        loop, reason = asyncio.get_running_loop(), "no controller is known"
+        asked_s = max(timeout_ms / 1000, SHORTEST_S)
+        end = loop.time() + asked_s
+        deadline = end - asked_s + min(asked_s, self._settings.request_timeout_ms / 1000)
         while loop.time() < deadline and not self._metadata.controller_is_broker:
             endpoint = self._metadata.controller_endpoint
             if endpoint is not None:
                 try:
-                    answer = await self._exchange(endpoint, api_key, version, body, deadline - loop.time() + GRACE_S)
+                    answer = await self._exchange(endpoint, api_key, version, body, end - loop.time() + GRACE_S)
                 except (OSError, TimeoutError, Disconnected, ProtocolError) as error:
                     reason = f"{endpoint.host}:{endpoint.port}: {str(error) or type(error).__name__}"
                 else:
@@ -74,7 +76,8 @@ class ControllerForwarding:
     async def _exchange(
         self, endpoint: Endpoint, api_key: ApiKey, version: int, body: Mapping[str, Any], timeout_s: float
     ) -> Mapping[str, Any]:
-        connection = await self._connection(endpoint, timeout_s)
+        connect_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
+        connection = await self._connection(endpoint, connect_s)
         try:
             answer = await connection.call(api_key, version, body, timeout_s=timeout_s)
         except BaseException:

@@ -236,14 +236,19 @@ def test_without_a_controller_the_refusal_comes_when_the_time_is_over(in_memory:
     in_memory(scenario)
 
 
-def test_a_controller_that_needs_all_the_time_is_asked_once(in_memory: Any) -> None:
+@pytest.mark.parametrize("takes_s", [4, 100])
+def test_a_controller_that_needs_all_the_time_is_asked_once(in_memory: Any, takes_s: int) -> None:
+    """Also where that is more than `request.timeout.ms`, after which who asks again would find the topic made."""
+
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
         controller = Controller(cluster, 901, {"topics": [{"name": "t", "error_code": ErrorCode.REQUEST_TIMED_OUT}]})
-        controller.takes_s = 4.0
+        controller.takes_s = takes_s
         await controller.listen()
         await controller.tell()
-        answer = await cluster.call(1, ApiKey.CREATE_TOPICS, 5, {**CREATE, "timeout": 4_000})
+        client = await cluster.connect(1)
+        asked = {**CREATE, "timeout": takes_s * 1_000}
+        answer = await client.call(ApiKey.CREATE_TOPICS, 5, asked, timeout_s=200)
         assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         assert len(controller.asked) == 1
 
