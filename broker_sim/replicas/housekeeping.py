@@ -166,9 +166,10 @@ class Housekeeping:
         oldest_producer_ms = now_ms - self._table.settings.producer_id_expiration_ms + 1
         for partition in list(self._table.partitions.values()):
             if partition.log is not None:
-                partition.log.delete_old_segments(now_ms=now_ms, high_watermark=partition.hw)
+                if self.cleaner.serves(partition.log):
+                    partition.log.delete_old_segments(now_ms=now_ms, high_watermark=partition.hw)
                 partition.log.producers.expire(oldest_producer_ms)
-            if partition.future_log is not None:
+            if partition.future_log is not None and self.cleaner.serves(partition.future_log):
                 partition.future_log.delete_old_segments(now_ms=now_ms, high_watermark=partition.future_hw)
 
     def delete_later(self, log: Log) -> None:

@@ -63,6 +63,14 @@ class LogCleaner:
             for number in range(settings.log_cleaner_threads):
                 self._tasks.add(self._table.supervisor.keep(f"log-cleaner-{number}", self._run))
 
+    def serves(self, log: Log) -> bool:
+        """Whether old segments of the log may go: of a compacted one not where nobody compacts, nor when that failed.
+
+        Source: Kafka 3.9 `LogManager.cleanupLogs`, `LogCleanerManager.deletableLogs`.
+        """
+        is_served = self._table.settings.log_cleaner_enable and log not in self._uncleanable
+        return is_served or not log.config.is_compacted
+
     async def stop(self) -> None:
         """Ends the tasks; a compaction under way is undone at the next start. Idempotent."""
         await self._tasks.cancel()

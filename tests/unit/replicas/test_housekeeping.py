@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from broker_sim.log import checkpoints
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
@@ -42,6 +44,37 @@ def test_old_segments_are_renamed_and_removed_after_the_delay(cluster_of: type[C
 
     run(
         cluster_of, tmp_path, scenario, log_retention_check_interval_ms=1_000, log_segment_delete_delay_ms=5_000
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("enabled", "damaged", "policy", "goes"), [
+    (True, False, "compact,delete", True),
+    (True, True, "compact,delete", False),
+    (False, False, "compact,delete", False),
+    (False, False, "delete", True),
+])  # fmt: skip
+def test_segments_of_a_compacted_log_go_where_it_can_be_compacted(
+    cluster_of: type[Cluster], tmp_path: Path, enabled: bool, damaged: bool, policy: str, goes: bool
+) -> None:
+    """Source: Kafka 3.9 `LogManager.cleanupLogs`, `LogCleanerManager.deletableLogs`."""
+
+    async def scenario(cluster: Cluster) -> None:
+        folder = tmp_path / "1-a" / "t-0"
+        configs = cluster.nodes[1].manager.configs
+        if damaged:
+            with min(folder.glob("*.log")).open("r+b") as file:
+                file.seek(21)
+                file.write(b"\x00\x07")  # a compression that does not exist
+            configs.set_topic_config("t", {"cleanup.policy": policy, "min.cleanable.dirty.ratio": "0"})
+            await cluster.world.sleep(3)
+        settings = {"cleanup.policy": policy, "retention.bytes": "3000", "min.cleanable.dirty.ratio": "1"}
+        configs.set_topic_config("t", settings)
+        await cluster.world.sleep(3)
+        assert bool(list(folder.glob("*.deleted"))) is goes
+
+    run(
+        cluster_of, tmp_path, scenario, log_retention_check_interval_ms=1_000, log_cleaner_backoff_ms=1_000,
+        log_cleaner_enable=enabled,
     )  # fmt: skip
 
 
