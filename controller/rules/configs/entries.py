@@ -11,7 +11,7 @@ from typing import Any
 
 from controller.rules.configs.broker import ALTERABLE, broker_config_type, documentation, is_sensitive, synonyms_of
 from controller.rules.configs.broker_names import BROKER_CONFIG_DEFAULTS, BROKER_CONFIG_TYPES
-from controller.rules.configs.topic import BrokerLevels, describe, shown
+from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, describe, shown
 from controller.rules.configs.values import ConfigSource, ConfigType
 
 _Sources = Sequence[tuple[ConfigSource, Mapping[str, str]]]
@@ -20,8 +20,12 @@ _Sources = Sequence[tuple[ConfigSource, Mapping[str, str]]]
 def topic_rows(
     configs: Mapping[str, str], levels: BrokerLevels, names: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
-    """All configs of a topic, or those of `names` that exist, sorted; `configs` are its own, `levels` the broker's."""
-    return [
+    """All configs of a topic, or those of `names` that exist, sorted; `configs` are its own, `levels` the broker's.
+
+    What somebody has written into its znode under another name is listed, too. What it means nobody knows, so it may be
+    a secret.
+    """
+    rows = [
         {
             "name": entry.name,
             "value": entry.value,
@@ -34,6 +38,21 @@ def topic_rows(
         }
         for entry in describe(configs, levels, names)
     ]
+    others = [name for name in configs if name not in TOPIC_CONFIGS and (names is None or name in names)]
+    return sorted([*rows, *map(_unknown_row, others)], key=lambda row: str(row["name"]))
+
+
+def _unknown_row(name: str) -> dict[str, Any]:
+    hidden = {"name": name, "value": None}
+    return {
+        **hidden,
+        "read_only": False,
+        "config_source": ConfigSource.TOPIC_CONFIG,
+        "is_sensitive": True,
+        "synonyms": [{**hidden, "source": ConfigSource.TOPIC_CONFIG}],
+        "config_type": ConfigType.UNKNOWN,
+        "documentation": None,
+    }
 
 
 def broker_rows(levels: BrokerLevels, *, of_one: bool, names: Collection[str] | None = None) -> list[dict[str, Any]]:

@@ -134,6 +134,23 @@ def test_all_rows_of_one_broker_and_those_that_count_for_all() -> None:
     assert not broker_rows(of, of_one=False, names=["a", "c"])
 
 
+def test_what_kafka_does_not_know_in_a_topics_znode_is_listed_without_its_value() -> None:
+    """Source: Kafka 3.9 `ConfigHelper.createTopicConfigEntry`, `KafkaConfig.maybeSensitive`."""
+    rows = topic_rows({"owner.password": "1", "a": "2"}, levels())
+    assert [row["name"] for row in rows] == sorted({*TOPIC_CONFIGS, "owner.password", "a"})
+    row = one(topic_rows({"owner.password": "1", "a": "2"}, levels(), ["owner.password", "b"]))
+    assert row == {
+        "name": "owner.password",
+        "value": None,
+        "read_only": False,
+        "config_source": OF_TOPIC,
+        "is_sensitive": True,
+        "synonyms": [{"name": "owner.password", "value": None, "source": OF_TOPIC}],
+        "config_type": ConfigType.UNKNOWN,
+        "documentation": None,
+    }
+
+
 def test_rows_of_a_topic() -> None:
     rows = topic_rows({"retention.ms": "1"}, levels(dynamic={MS: "2"}, dynamic_default={MS: "3"}, static={HOURS: "9"}))
     assert [row["name"] for row in rows] == sorted(TOPIC_CONFIGS)
