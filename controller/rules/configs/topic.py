@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller.rules.configs.doubles import double_text, parse_double
+from controller.rules.configs.format_versions import is_format_version
 from controller.rules.configs.values import ConfigSource, ConfigType, InvalidConfig, InvalidValue
 
 
@@ -191,6 +192,7 @@ _TIERED_IN_KRAFT: Final = ("remote.log.delete.on.disable", "remote.log.copy.disa
 _LAGS: Final = ("min.compaction.lag.ms", "max.compaction.lag.ms")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _REPLICA: Final = re.compile(r"([0-9]+:[0-9]+)?")
+_FORMAT: Final = "message.format.version"
 _LEVEL_GZIP: Final = "compression.gzip.level"
 
 
@@ -237,6 +239,8 @@ def check_value(config: TopicConfig, text: str) -> None:
         for word in value if isinstance(value, list) else [str(value)]:
             if word not in config.choices:
                 raise _invalid(config.name, word, f"String must be one of: {', '.join(config.choices)}")
+    elif config.name == _FORMAT and not is_format_version(text):
+        raise _invalid(config.name, text, f"Version {text} is not a valid version")
 
 
 def _check_range(config: TopicConfig, value: float) -> None:

@@ -44,7 +44,7 @@ local.retention.ms                       LONG    -2                   -2..      
 max.compaction.lag.ms                    LONG    9223372036854775807  1..                   log.cleaner.max.compaction.lag.ms
 max.message.bytes                        INT     1048588              0..                   message.max.bytes
 message.downconversion.enable            BOOLEAN true                 true|false            log.message.downconversion.enable
-message.format.version                   STRING  3.0-IV1              -                     log.message.format.version
+message.format.version                   STRING  3.0-IV1              version               log.message.format.version
 message.timestamp.after.max.ms           LONG    9223372036854775807  0..                   log.message.timestamp.after.max.ms
 message.timestamp.before.max.ms          LONG    9223372036854775807  0..                   log.message.timestamp.before.max.ms
 message.timestamp.difference.max.ms      LONG    9223372036854775807  0..                   log.message.timestamp.difference.max.ms
@@ -73,6 +73,8 @@ def edges(kind: str, allowed: str) -> tuple[list[str], list[str]]:
         return ["", "*", "0:1", "0:1,12:34"], ["1", "x", "1:", ":1", "*,1:2", "1:2;3:4", "!", "**"]
     if allowed == "-":
         return ["anything"], []
+    if allowed == "version":
+        return ["2.6", "3.9-IV0", "0.8.0"], ["anything", "2.6-IV1"]
     if ".." not in allowed:
         words = allowed.split("|")
         refused = [word for word in ("none", "CreateTime", "gzip", "compact", "TRUE") if word not in words]

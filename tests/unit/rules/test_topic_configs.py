@@ -34,6 +34,9 @@ REFUSED = [
      "`remote.log.delete.on.disable` or `remote.log.copy.disable` under Zookeeper's mode."),
     ("no boolean", {"preallocate": "yes"}, "Invalid value yes for configuration preallocate: "
      "Expected value to be either true or false"),
+    *((f"{text!r}, which is no format", {"message.format.version": text}, f"Invalid value {text} for configuration "
+       f"message.format.version: Version {text} is not a valid version")
+      for text in ("", "banana", " 2.6", "2", "2.6-IV1", "0.10", "4.0", "2.6.")),
     ("throttled replicas without a broker", {"leader.replication.throttled.replicas": "1:2,3"},
      "Invalid value [1:2, 3] for configuration leader.replication.throttled.replicas: "
      "leader.replication.throttled.replicas must be the literal '*' or a list of replicas in the following format: "
@@ -58,6 +61,7 @@ def test_configs_are_refused(configs: dict[str, str], message: str) -> None:
         {"retention.ms": " -1 "},
         {"unclean.leader.election.enable": "TRUE"},
         {"follower.replication.throttled.replicas": "*"},
+        *({"message.format.version": text} for text in ("0.9.0", "0.10.2.1", "0.11.0-IV2", "2.6", "2.6.1", "3.0-IV1")),
         {"follower.replication.throttled.replicas": ""},
         {"follower.replication.throttled.replicas": "0:1, 2:3"},
     ],
