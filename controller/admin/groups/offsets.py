@@ -36,6 +36,7 @@ from controller.admin.toolkit.options import UsageExit
 from controller.admin.toolkit.texts import Texts
 from controller.admin.toolkit.tool import Run
 from controller.wire.errors import ErrorCode
+from controller.wire.longs import as_long
 from controller.wire.types import TopicPartition
 
 LATEST: Final = -1
@@ -147,7 +148,7 @@ async def _shifted(run: Run, group: Group, partitions: Collection[TopicPartition
     missing = next((p for p in partitions if p not in committed), None)
     if missing is not None:
         raise UsageExit(f"Cannot shift offset for partition {missing} since there is no current committed offset")
-    return {p: committed[p] + by for p in partitions}
+    return {p: as_long(committed[p] + by) for p in partitions}
 
 
 async def _from_file(run: Run, group: Group) -> Offsets:

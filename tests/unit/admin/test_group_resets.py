@@ -30,6 +30,8 @@ SCENARIOS = [
     (["--shift-by", "10"], {0: COMMITTED + 10}),
     (["--shift-by", "-36"], {0: START}),
     (["--shift-by", "61"], {0: END}),
+    (["--shift-by", str(2**63 - 1)], {0: START}),  # a long of Java begins anew below zero
+    (["--shift-by", str(-(2**63))], {0: START}),
 ]
 
 
