@@ -106,7 +106,7 @@ class LogReader:
                 found += self._request(head, place)
             else:
                 found += self._record(head, place)
-        except (texts.UnknownText, requests.OldRequest):
+        except (texts.UnknownText, requests.OldRequest, requests.NamesNoTopic):
             self.bad.append(Bad(TORN if head.logger is None else UNKNOWN_TEXT, place.file, line))
         except requests.TornRequest:
             self.bad.append(Bad(TORN, place.file, line))

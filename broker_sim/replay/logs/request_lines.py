@@ -36,10 +36,14 @@ class OldRequest(ValueError):
     """The line is of a Kafka before 2.7, which wrote requests as text, not as JSON."""
 
 
+class NamesNoTopic(ValueError):
+    """The request names topics by id: Fetch from version 13 on, Produce likewise. Nothing here has their names."""
+
+
 def facts_of_request(text: str, ts: int) -> Iterator[dict[str, object]]:
     """What a completed request says; nothing for one of another API. `ts`: the line's time, ms.
 
-    Raises: TornRequest, OldRequest.
+    Raises: TornRequest, OldRequest, NamesNoTopic.
     """
     if not text.startswith("{", len(BEGINS)):
         raise OldRequest(text[:200])
@@ -48,11 +52,21 @@ def facts_of_request(text: str, ts: int) -> Iterator[dict[str, object]]:
     try:
         call = json.loads(text[len(BEGINS) :])
         request, response = call["request"], call["response"]
+        _check_names(request)
         arrived_us = ts * 1000 - round((call["totalTimeMs"] - call["requestQueueTimeMs"]) * 1000)
         facts = list(_READERS[call["requestHeader"]["requestApiKeyName"]](call, request, response, arrived_us))
+    except NamesNoTopic:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TornRequest(text[:200]) from error
     yield from facts
+
+
+def _check_names(request: Any) -> None:
+    for field_name in ("topics", "forgottenTopicsData", "topicData"):
+        for topic in request.get(field_name) or ():
+            if "topicId" in topic and topic.keys().isdisjoint(("topic", "name")):
+                raise NamesNoTopic(topic["topicId"])
 
 
 def _fetch(call: Any, request: Any, response: Any, arrived_us: int) -> Iterator[dict[str, object]]:
