@@ -139,6 +139,22 @@ def test_a_snapshot_behind_a_gap_tells_the_settings_of_then(spark: SparkSession,
     assert ("under_min_isr", 2001) in kinds
 
 
+def test_a_setting_that_is_changed_right_behind_a_snapshot_is_told_after_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A snapshot has the name of the offset where it ends, which is that of the next record."""
+    min_isr = "min.insync.replicas"
+    begins = (topic(1, "a"), config("a", min_isr, "1"), partition(1, 0, [1, 2, 3]))
+    log = a_log(tmp_path, elected(0, 1000, 3), batch(1, 1001, *begins))
+    a_log(log, batch(20, 2000, config("a", min_isr, "2")), batch(21, 2001, change(1, 0, isr=[1, 2])), name=20)
+    state = (topic(1, "a"), config("a", min_isr, "3"), partition(1, 0, [1, 2, 3]))
+    (log / FOLDER / f"{20:020}-{1:010}.checkpoint").write_bytes(snapshot(1990, *state))
+    out = tmp_path / "out"
+    replayed(spark, out, log)
+    settings = [(row["seq"], row["ts"], row["value"]) for row in table(out, "trace") if row["key"] == min_isr]
+    assert [told[1:] for told in sorted(settings)] == [(1001, "1"), (1990, "3"), (2000, "2")]
+
+
 def test_what_cannot_be_used_is_counted_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     later = uvarint(1) + uvarint(99) + uvarint(0)
     begin, abort = (

@@ -58,6 +58,14 @@ def _tell(controllers: Mapping[int, int], schema: pa.Schema) -> ArrowStep:
 def broker_events(log: MetadataLog) -> DataFrame:
     """Registrations, fencings, controlled shutdowns, in the order of the log. Those of a snapshot
     stand for what was before it, and only where the log does not begin with its first record."""
+    return _events(log).drop(_OF_LOG)
+
+
+#: Whether a record is of the log: a snapshot is named after the offset behind it, so it comes before the record there.
+_OF_LOG: Final = "of_log"
+
+
+def _events(log: MetadataLog) -> DataFrame:
     key, fenced = F.col("api_key"), F.col("fenced")
     change = key == schemas.BROKER_REGISTRATION_CHANGE
     event = (
@@ -79,6 +87,7 @@ def broker_events(log: MetadataLog) -> DataFrame:
         events.unionByName(unfenced)
         .select(
             F.coalesce("snapshot", "offset").alias("offset"),
+            F.col("snapshot").isNull().alias(_OF_LOG),
             ts.alias("ts"),
             F.col("epoch").alias("controller_epoch"),
             F.coalesce(led, F.lit(NO_CONTROLLER)).alias("controller"),
@@ -90,7 +99,7 @@ def broker_events(log: MetadataLog) -> DataFrame:
             "end_points",
         )
         .coalesce(1)
-        .sortWithinPartitions("offset", "broker", "event")
+        .sortWithinPartitions("offset", _OF_LOG, "broker", "event")
     )
 
 
@@ -106,11 +115,12 @@ def _of_log_or_first(log: MetadataLog) -> Column:
 
 def _of_brokers(log: MetadataLog) -> DataFrame:
     """Rows about brokers, racks and configs: few. Of settings a snapshot behind a gap tells all, old ones, too."""
-    events = broker_events(log).withColumn("what", F.lit("broker"))
+    events = _events(log).withColumn("what", F.lit("broker"))
     states = {snapshot.offset: snapshot.ts for snapshot in log.inventory.opening}
     is_told = F.col("snapshot").isNull() | F.col("snapshot").isin(list(states))
     configs = log.records.filter((F.col("api_key") == schemas.CONFIG) & is_told).select(
         F.coalesce("snapshot", "offset").alias("offset"),
+        F.col("snapshot").isNull().alias(_OF_LOG),
         F.coalesce(F.element_at(_map(states or {-1: 0}), F.col("snapshot")), F.col("ts")).alias("ts"),
         F.col("epoch").alias("controller_epoch"),
         F.coalesce(F.element_at(_map(log.leaders or {-1: NO_CONTROLLER}), F.col("epoch")), F.lit(NO_CONTROLLER)).alias(
@@ -121,7 +131,8 @@ def _of_brokers(log: MetadataLog) -> DataFrame:
         "key",
         "value",
     )
-    every = events.unionByName(configs, allowMissingColumns=True).coalesce(1).sortWithinPartitions("offset")
+    every = events.unionByName(configs, allowMissingColumns=True)
+    every = every.coalesce(1).sortWithinPartitions("offset", _OF_LOG, "broker", "event")
     schema = arrow_schema(ROW_DDL)
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
