@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from controller.demo import how_to_look
 from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed
 from controller.demo.story import run_story
 from controller.local.cluster_file import ClusterError
+from controller.local.flags import plain_console
 from controller.local.up import run_until_signal
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.help_text import help_end
@@ -42,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 async def _demo(out: Path, *, seed: int) -> int:
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     with Screen(console) as screen:
         try:
             holds = await run_story(screen, out=out, seed=seed)

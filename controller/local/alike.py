@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from controller.admin.cluster.failures import ClusterUnreachable
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError, read_cluster
-from controller.local.flags import plural
+from controller.local.flags import headed, plural
 from controller.local.like import RECORD_BYTES, Likeness, differs, make_topics, parse_scale, read_like
 from controller.rules.configs import settings
 
@@ -69,7 +68,7 @@ async def make_alike(bootstrap: str, like: Likeness, console: Console) -> None:
         except ClusterUnreachable as error:
             refused = [str(error)]
     for line in refused:
-        console.print(f"[bold]note[/]: {escape(line)}")
+        console.print(headed("note", line))
     there = {name for name in like.topic_names if not any(line.startswith(f"topic {name}:") for line in refused)}
     records = {tp: records for tp, records in like.records.items() if tp.topic in there}
     from controller.local.load import client, fill  # a client library, for who asks for data
@@ -84,7 +83,7 @@ async def make_alike(bootstrap: str, like: Likeness, console: Console) -> None:
             made = await asyncio.to_thread(fill.fill, bootstrap, records, record_bytes=RECORD_BYTES, tell=tell)
             console.print(f"{plural(len(there), 'topic')}, {made:,} records made ({like.bytes:,} bytes of replicas)")
         except client.LoadError as error:
-            console.print(f"[bold]note[/]: not all data could be made: {escape(str(error))}; start again to go on")
+            console.print(headed("note", f"not all data could be made: {error}; start again to go on"))
 
 
 def bars(console: Console) -> Progress:

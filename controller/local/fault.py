@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
 from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.fault_file import (
     check_against,
@@ -28,7 +26,7 @@ from controller.local.fault_file import (
 )
 from controller.local.fault_run import run_scenario
 from controller.local.fault_topics import tell_absent_topics
-from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, reason
+from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, plain_console, reason
 from controller.local.place import LOCK_FILE, lock_owner
 from controller.wire import fault_scenario as scenario
 from controller.wire.fault_rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
@@ -91,7 +89,7 @@ FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
 def main(argv: Sequence[str]) -> int:
     """`kwob fault`. Returns the exit code (see --help)."""
     options = command_line().parse_args(argv)
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     try:
         cluster = read_cluster(options.data)
         path: Path = options.data / FAULT_FILE

@@ -15,6 +15,7 @@ from controller.world.help_text import help_end
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 #: The environment variable that names the data folder in the place of ./kwob-data.
 DATA_VARIABLE: Final = "KWOB_DATA"
@@ -82,6 +83,20 @@ def reason(error: OSError) -> str:
     """What the system says, without its number: `missing.yaml: No such file or directory`."""
     name = f"{error.filename}: " if error.filename is not None else ""
     return f"{name}{error.strerror or error}"
+
+
+def plain_console(**more: Any) -> Console:
+    """Where lines are printed as they are: names, folders and errors have brackets and colons in them."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True, markup=False, emoji=False, **more)
+
+
+def headed(head: str, text: str, style: str = "bold") -> Text:
+    """`head: text`, with the head in a style."""
+    from rich.text import Text
+
+    return Text.assemble((head, style), f": {text}")
 
 
 def print_table(table: Table, console: Console) -> None:

@@ -13,12 +13,20 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import Field
-from rich.console import Console
 from rich.table import Column, Table
 
 from controller.local.cluster_file import BrokerRow, ClusterError, ClusterRow, halting_faults, read_cluster
 from controller.local.fault_file import now_ms, read_faults, state_of
-from controller.local.flags import EXIT_FAILED, add_data, make_parser, plural, print_table, with_data
+from controller.local.flags import (
+    EXIT_FAILED,
+    add_data,
+    headed,
+    make_parser,
+    plain_console,
+    plural,
+    print_table,
+    with_data,
+)
 from controller.local.throttles import ThrottleRow, forgotten_throttles
 from controller.wire.fault_rows import FAULT_FILE, Fault, FaultError
 from controller.wire.types import Broker as RegisteredBroker
@@ -176,23 +184,24 @@ def show(row: StatusRow, data: Path) -> None:
         table.add_row(f"broker {broker.id}", *_pid(broker.pid, "running"), broker.rack or "", broker.listener, dirs)
     for other in row.others:
         table.add_row(f"broker {other.id}", "-", "not of kwob up", other.rack or "", other.listener, "")
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     console.print(f"bootstrap {row.bootstrap}\nzookeeper {row.zookeeper}\ndata      {data}")
     print_table(table, console)
     for problem in row.problems:
-        console.print(f"[bold red]problem[/]: {problem}")
+        console.print(headed("problem", problem, "bold red"))
     if row.faults:
         console.print(f"{plural(row.faults, 'fault')} in force: {with_data('kwob fault list', data)}")
     if row.forgotten_throttles:
+        console.print()
         console.print(
-            "\n[yellow]forgotten throttles[/yellow]: nothing is being moved, and these still limit replication"
+            headed("forgotten throttles", "nothing is being moved, and these still limit replication", "yellow")
         )
         throttles = Table("where", "throttle", "value", box=None, pad_edge=False)
         for throttle in row.forgotten_throttles:
             throttles.add_row(throttle.entity, throttle.name, throttle.value)
         print_table(throttles, console)
         for command in dict.fromkeys(throttle.remove for throttle in row.forgotten_throttles):
-            console.print(f"next: {command}", markup=False)
+            console.print(f"next: {command}")
 
 
 def _below(data: Path, path: str) -> Path:

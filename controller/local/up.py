@@ -28,7 +28,9 @@ from controller.local.flags import (
     add_data,
     count,
     default_data,
+    headed,
     make_parser,
+    plain_console,
     plural,
     reason,
     with_data,
@@ -214,14 +216,14 @@ def _plan_like(options: argparse.Namespace, like: Likeness, earlier: ClusterRow 
 
 
 async def _up(plan: ClusterPlan, remarks: Sequence[str], like: Likeness | None = None) -> int:
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     processes = "" if len(plan.groups) == len(plan.brokers) else f" in {len(plan.groups)} processes"
     console.print(
         f"starting {plural(len(plan.brokers), 'broker')}{processes} and "
         f"{plural(len(plan.controller_ids), 'controller')} in {plan.data}"
     )
     for remark in remarks:
-        console.print(f"[bold]note[/]: {remark}")
+        console.print(headed("note", remark))
     tell_scale(plan, console)
     try:
         async with _started(plan, console) as cluster, serve_control(cluster):
@@ -262,10 +264,12 @@ def tell_scale(plan: ClusterPlan, console: Console) -> None:
     needed, allowed = files_needed(len(plan.brokers), max(map(len, plan.groups))), files_allowed()
     if allowed is not None and needed > allowed:
         enough = len(replace(plan, broker_processes=None).groups)
+        what_to_do = (
+            "when every broker follows every other, connections will be refused; raise it (ulimit -Hn "
+            f"{needed}) or use more processes (--broker-processes {enough})"
+        )
         console.print(
-            f"[bold]a broker process may come to need {needed} open files, and the limit is {allowed}[/]: when every "
-            f"broker follows every other, connections will be refused; raise it (ulimit -Hn {needed}) or use more "
-            f"processes (--broker-processes {enough})"
+            headed(f"a broker process may come to need {needed} open files, and the limit is {allowed}", what_to_do)
         )
 
 

@@ -9,10 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError
-from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, reason
+from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, plain_console, reason
 from controller.local.place import LOCK_FILE, lock_owner
 from controller.local.scenario.file import Scenario, parse
 from controller.local.scenario.play import Played, Player
@@ -55,10 +53,10 @@ def _make_room(scenario: Scenario, data: Path, *, overwrite: bool) -> None:
 
 
 async def _play(scenario: Scenario, data: Path, *, as_json: bool) -> int:
-    console = Console(highlight=False, soft_wrap=True, quiet=as_json)
+    console = plain_console(quiet=as_json)
 
     def say(at_s: float, line: str) -> None:
-        console.print(f"{at_s:7.1f}s  {line}", markup=False)
+        console.print(f"{at_s:7.1f}s  {line}")
 
     with console.status("playing"):
         played = await Player(scenario, data, say).play()
@@ -67,7 +65,7 @@ async def _play(scenario: Scenario, data: Path, *, as_json: bool) -> int:
     else:
         console.print(f"\n{'all of it held' if played.holds else 'NOT all of it held'}:")
         for each in played.judged:
-            console.print(f"{'ok  ' if each.holds else 'NOT '} {each.statement}: {each.detail}", markup=False)
+            console.print(f"{'ok  ' if each.holds else 'NOT '} {each.statement}: {each.detail}")
     return 0 if played.holds else EXIT_FAILED
 
 
