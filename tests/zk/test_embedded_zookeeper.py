@@ -80,8 +80,9 @@ async def exchange(address: str, *ops: Create | GetData) -> list[ZkResult]:
 
 
 def test_it_dies_with_a_killed_parent_and_what_it_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    folder = tmp_path / "größe\\name [1]"
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", PARENT, str(folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
     with parent.stdout:
@@ -92,10 +93,11 @@ def test_it_dies_with_a_killed_parent_and_what_it_stored_is_there_after_a_restar
     assert ended(int(pid)), "the server outlived its parent"
 
     async def again() -> ZkResult:
-        async with EmbeddedZooKeeper(tmp_path) as server:
+        async with EmbeddedZooKeeper(folder) as server:
             return (await exchange(server.address, GetData("/kept")))[0]
 
     assert asyncio.run(again()).data == b"data"
+    assert (folder / "data").is_dir()
 
 
 def ended(pid: int) -> bool:

@@ -32,11 +32,12 @@ _POLL_S: Final = 0.03
 _ATTEMPTS: Final = 5
 _LOG_LINES: Final = 12
 
+#: Java reads this as Latin-1 with escapes, and its command line as the locale has it: folders are relative to its own.
 _ZOO_CFG: Final = """\
 tickTime={tick}
 minSessionTimeout={shortest}
 maxSessionTimeout={longest}
-dataDir={data}
+dataDir=data
 clientPort={port}
 clientPortAddress={host}
 maxClientCnxns=0
@@ -167,19 +168,18 @@ class EmbeddedZooKeeper:
         java = find_java()
         self._data.mkdir(parents=True, exist_ok=True)
         shortest, longest = SESSION_TIMEOUT_MS
-        config = _ZOO_CFG.format(
-            tick=TICK_MS, shortest=shortest, longest=longest, data=self._data / "data", host=self._host, port=self._port
-        )
+        config = _ZOO_CFG.format(tick=TICK_MS, shortest=shortest, longest=longest, host=self._host, port=self._port)
         (self._data / "zoo.cfg").write_text(config)
         (self._data / "log4j2.properties").write_text(_LOG4J)
-        command = [str(java.executable), *self._java_options(), "-cp", _classpath()]
-        command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._data / "zoo.cfg")]
+        command = [str(java.executable.absolute()), *self._java_options(), "-cp", _classpath()]
+        command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"]
         with self.log_file.open("wb") as output:
             return subprocess.Popen(
                 ["/bin/sh", "-c", _UNTIL_PARENT_DIES, "zookeeper", *command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                cwd=self._data,
                 start_new_session=True,  # Ctrl-C in the terminal is for the parent, which stops its children in order
             )
 
@@ -191,7 +191,8 @@ class EmbeddedZooKeeper:
             f"-Djute.maxbuffer={JUTE_MAXBUFFER}",
             "-Dzookeeper.forceSync=no",
             "-Dzookeeper.preAllocSize=1024",
-            f"-Dlog4j2.configurationFile={self._data / 'log4j2.properties'}",
+            "-Dlog4j2.configurationFile=log4j2.properties",
+            f"-Dkwob.folder={self._data}",  # whose process it is, for who looks at command lines
         ]
 
     async def _answers(self) -> bool:

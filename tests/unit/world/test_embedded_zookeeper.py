@@ -1,0 +1,34 @@
+"""What the embedded ZooKeeper's process is given: folders that Java reads as they are."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.world.real import embedded_zookeeper
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
+from controller.world.real.java import Java
+
+
+@pytest.mark.parametrize("name", ["größe", "a\\tb", "x [1] y"])
+def test_its_data_are_below_its_folder_whatever_that_is_called(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java takes a file of properties for Latin-1, and a backslash in it for an escape."""
+    started: dict[str, Any] = {}
+    monkeypatch.setattr(
+        embedded_zookeeper, "find_java", lambda: Java(executable=Path("java"), home=Path(), version=21, found_by="PATH")
+    )
+    monkeypatch.setattr(embedded_zookeeper, "_classpath", lambda: "")
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **given: started.update(given, command=command))
+    folder = tmp_path / name
+    EmbeddedZooKeeper(folder)._spawn()
+    config = (folder / "zoo.cfg").read_bytes()
+    (data,) = [line.partition(b"=")[2] for line in config.splitlines() if line.startswith(b"dataDir=")]
+    as_java = data.decode("latin-1").encode("latin-1").decode("unicode_escape")
+    assert Path(started["cwd"], as_java) == folder / "data"
+    assert Path(started["cwd"], started["command"][-1]) == folder / "zoo.cfg"
+    assert any(str(folder) in word for word in started["command"])  # an orphan is found by it
