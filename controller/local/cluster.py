@@ -30,12 +30,11 @@ from controller.local.cluster_file import (
     downs_of,
     read_cluster,
     require_log_dirs,
-    write_cluster,
     write_start,
 )
 from controller.local.fault_file import edit_faults
 from controller.local.flags import with_data
-from controller.local.leftovers import end_processes, forget_registrations, write_processes
+from controller.local.leftovers import WhatRuns, end_processes, forget_registrations
 from controller.local.marks import mark
 from controller.local.place import require_free_port
 from controller.local.plan import BrokerPlan, ClusterPlan
@@ -74,6 +73,10 @@ class Cluster:
     on_broker_up: Callable[[int], None] = lambda broker_id: None
     #: is told, as one line, of what the user may wonder about.
     on_note: Callable[[str], None] = lambda note: None
+    _files: WhatRuns = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._files = WhatRuns(self.plan.data, self.on_note)
 
     async def __aenter__(self) -> Cluster:
         """Raises: ClusterError, when something does not come up; what did come up is ended."""
@@ -294,6 +297,7 @@ class Cluster:
             *(self._start_group(group) for group in self.plan.groups),
         )
         self.write_file()
+        self._files.is_up = True
 
     def _earlier_controllers(self) -> set[int]:
         try:
@@ -364,12 +368,11 @@ class Cluster:
         self.write_file()
 
     def write_file(self) -> None:
-        """Brings the files that tell what runs up to date."""
-        write_cluster(self.plan.data, self.row())
+        """Brings the files that tell what runs up to date. Raises: OSError, while it starts."""
         pids = {name: child.pid for name, child in self.children.items()}
         if self._zookeeper is not None and self.is_zookeeper_up:
             pids["zookeeper"] = self._zookeeper.pid
-        write_processes(self.plan.data, pids)
+        self._files.write(self.row(), pids)
 
 
 async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:

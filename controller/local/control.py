@@ -21,8 +21,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, read_cluster
-from controller.local.flags import EXIT_FAILED, add_data, make_parser, with_data
+from controller.local.flags import EXIT_FAILED, add_data, make_parser, reason, with_data
 from controller.local.status import status
+from controller.wire.fault_rows import FaultError
 from controller.world.real import logs
 
 SOCKET_NAME: Final = "control.sock"
@@ -99,8 +100,10 @@ async def _perform(cluster: Cluster, line: bytes) -> dict[str, str]:
     try:
         if not await _act(cluster, command):
             return {"done": f"{command.role} {command.id} did not end by itself in time and was killed"}
-    except ClusterError as error:
+    except (ClusterError, FaultError) as error:
         return {"error": str(error)}
+    except OSError as error:
+        return {"error": reason(error)}
     return {"done": f"{command.role} {command.id} {_DONE[command.action]}"}
 
 

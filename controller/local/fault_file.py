@@ -39,7 +39,10 @@ def write_faults(path: Path, rows: Sequence[Fault]) -> None:
 
 def read_faults(path: Path) -> tuple[Fault, ...]:
     """The rows of the file, none when there is no file. Raises: FaultError, OSError."""
-    return decode(path.read_text(encoding="utf-8") if path.exists() else "")
+    try:
+        return decode(path.read_text(encoding="utf-8") if path.exists() else "")
+    except UnicodeDecodeError as error:
+        raise FaultError(f"{path} is not text: {error}") from error
 
 
 def edit_faults(path: Path, edit: Edit) -> tuple[Fault, ...]:

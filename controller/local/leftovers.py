@@ -11,11 +11,13 @@ import contextlib
 import json
 import re
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.local.cluster_file import ClusterError
+from controller.local.cluster_file import ClusterError, ClusterRow, write_cluster
+from controller.local.flags import reason
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkOp
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode
@@ -35,6 +37,30 @@ def write_processes(data: Path, pids: Mapping[str, int]) -> None:
     beside = data / (PROCESSES_FILE + ".new")
     beside.write_text(json.dumps(dict(pids)) + "\n", encoding="utf-8")
     beside.replace(data / PROCESSES_FILE)
+
+
+@dataclass(slots=True)
+class WhatRuns:
+    """The files of a data folder that tell what runs. A cluster that is up goes on where they cannot be written."""
+
+    data: Path
+    on_note: Callable[[str], None]
+    is_up: bool = False
+    _is_written: bool = True
+
+    def write(self, row: ClusterRow, pids: Mapping[str, int]) -> None:
+        """Raises: OSError, while the cluster starts; later, a note tells once."""
+        try:
+            write_cluster(self.data, row)
+            write_processes(self.data, pids)
+        except OSError as error:
+            if not self.is_up:
+                raise
+            if self._is_written:
+                self.on_note(f"what runs cannot be written down; kwob status tells what ran before: {reason(error)}")
+            self._is_written = False
+        else:
+            self._is_written = True
 
 
 async def end_processes(data: Path) -> list[str]:
