@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shlex
@@ -76,7 +77,10 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time; expected for example 250ms, 5s, 2m, 1h or a number of seconds"
         )
-    return float(found[1]) * _UNITS_S[found[2] or "s"]
+    length_s = float(found[1]) * _UNITS_S[found[2] or "s"]
+    if not math.isfinite(length_s):
+        raise argparse.ArgumentTypeError(f"{text[:20]}... is longer than any time")
+    return length_s
 
 
 def reason(error: OSError) -> str:

@@ -65,10 +65,10 @@ def parse_time_ms(value: Any, *, max_ms: int = _MAX_MS) -> int:
     found = None if isinstance(value, bool) else _TIME.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no time; expected for example 250ms, 5s, 2m, 1h or a number of seconds")
-    time_ms = round(float(found[1]) * _UNITS_MS[found[2] or "s"])
+    time_ms = float(found[1]) * _UNITS_MS[found[2] or "s"]
     if time_ms > max_ms:
         raise ValueError(f"{text!r} is more than {max_ms // _UNITS_MS['d']} days")
-    return time_ms
+    return round(time_ms)
 
 
 def format_time(time_ms: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, plural, seconds
 from controller.local.load import client
 from controller.local.load.flags import add_cluster, cluster_of, properties
-from controller.local.load.measure import Ids, missing
+from controller.local.load.measure import KEYS_MAX, RATE_MAX, THREADS_MAX, Ids, missing, parse_size
 from controller.local.load.run import Load, LoadPlan, Tally
 from controller.wire.types import TopicPartition
 
@@ -58,9 +58,10 @@ def main(argv: Sequence[str]) -> int:
 
 def _plan(options: argparse.Namespace, bootstrap: str) -> LoadPlan:
     """Raises: ValueError."""
-    low, _, high = options.size.partition("-")
-    if not low.isdigit() or not (high or low).isdigit() or int(high or low) < int(low):
-        raise ValueError(f"--size {options.size!r}: expected bytes such as 100 or 100-2000")
+    try:
+        size_min, size_max = parse_size(options.size)
+    except ValueError as error:
+        raise ValueError(f"--size {error}") from error
     topics = tuple(dict.fromkeys(name for text in options.topic for name in text.split(",") if name))
     if not topics:
         raise ValueError("--topic names no topic")
@@ -70,8 +71,8 @@ def _plan(options: argparse.Namespace, bootstrap: str) -> LoadPlan:
         bootstrap=bootstrap,
         topics=topics,
         rate=options.rate,
-        size_min=int(low),
-        size_max=int(high or low),
+        size_min=size_min,
+        size_max=size_max,
         keys=options.keys,
         acks=options.acks,
         producers=options.producers,
@@ -190,12 +191,18 @@ def command_line() -> argparse.ArgumentParser:
         "--rate", type=_rate, default=100.0, metavar="N", help="records per second in all; 0: no limit (default: 100)"
     )
     parser.add_argument("--size", default="100", metavar="N[-M]", help="bytes of a value (default: 100)")
-    parser.add_argument("--keys", type=count(0, 10**9), default=0, metavar="N", help="different keys (default: no key)")
+    parser.add_argument(
+        "--keys", type=count(0, KEYS_MAX), default=0, metavar="N", help="different keys (default: no key)"
+    )
     parser.add_argument("--acks", choices=["all", "1", "0"], default="all", help="default: all, with idempotence")
     parser.add_argument("--duration", type=seconds, default=30.0, metavar="TIME", help="default: 30s")
-    parser.add_argument("--producers", type=count(1, 64), default=1, metavar="N", help="default: 1")
-    parser.add_argument("--groups", type=count(0, 64), default=1, metavar="N", help="consumer groups (default: 1)")
-    parser.add_argument("--consumers", type=count(1, 64), default=1, metavar="N", help="in each group (default: 1)")
+    parser.add_argument("--producers", type=count(1, THREADS_MAX), default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--groups", type=count(0, THREADS_MAX), default=1, metavar="N", help="consumer groups (default: 1)"
+    )
+    parser.add_argument(
+        "--consumers", type=count(1, THREADS_MAX), default=1, metavar="N", help="in each group (default: 1)"
+    )
     parser.add_argument("--every", type=seconds, default=1.0, metavar="TIME", help="between two lines (default: 1s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of sizes, keys and values (default: 0)")
     for side in ("producer", "consumer"):
@@ -213,6 +220,6 @@ def _rate(text: str) -> float:
         rate = float(text)
     except ValueError:
         rate = -1.0
-    if not 0 <= rate < 1e7:
+    if not 0 <= rate < RATE_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of records per second")
     return rate

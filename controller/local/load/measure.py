@@ -17,6 +17,20 @@ _LEAST_MS: Final = 0.05
 PAUSE_S: Final = 1.0
 
 
+#: Below this, records per second; up to these, keys, and producers, groups or consumers.
+RATE_MAX: Final = 1e7
+KEYS_MAX: Final = 10**9
+THREADS_MAX: Final = 64
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """The least and the most bytes of a value. Raises: ValueError, which says what is expected."""
+    low, _, high = text.partition("-")
+    if not (low + high).isascii() or not low.isdigit() or not (high or low).isdigit() or int(high or low) < int(low):
+        raise ValueError(f"{text!r}: expected bytes such as 100 or 100-2000")
+    return int(low), int(high or low)
+
+
 @dataclass(slots=True)
 class Latencies:
     """How long acknowledgements took, in ms: counted in buckets of 5 %, whatever their number."""

@@ -18,14 +18,14 @@ Each step is a command of kwob that one could type; `words` says which.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from controller.admin.checks.conditions import Condition
-from controller.local.load.measure import PAUSE_S
+from controller.local.load.measure import KEYS_MAX, PAUSE_S, RATE_MAX, THREADS_MAX, parse_size
 from controller.wire import fault_scenario
 from controller.wire.fault_rows import FaultError
 
@@ -35,6 +35,11 @@ _FOR_EVER: Final = "168h"
 
 def _words_of(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _size(value: Any) -> str:
+    parse_size(str(value))
+    return str(value)
 
 
 Time = Annotated[int, BeforeValidator(fault_scenario.parse_time_ms), Field(ge=0)]
@@ -86,13 +91,13 @@ class LoadPart(_Row):
     topic: Names
     at: Time = 0
     lasts: Time | None = Field(default=None, alias="for")
-    rate: float = Field(default=100, ge=0)
-    size: str | int = "100"
-    keys: int = Field(default=0, ge=0)
+    rate: float = Field(default=100, ge=0, lt=RATE_MAX)
+    size: Annotated[str, BeforeValidator(_size)] = "100"
+    keys: int = Field(default=0, ge=0, le=KEYS_MAX)
     acks: Annotated[Literal["all", "1", "0"], BeforeValidator(str)] = "all"
-    producers: int = Field(default=1, ge=1)
-    groups: int = Field(default=1, ge=0)
-    consumers: int = Field(default=1, ge=1)
+    producers: int = Field(default=1, ge=1, le=THREADS_MAX)
+    groups: int = Field(default=1, ge=0, le=THREADS_MAX)
+    consumers: int = Field(default=1, ge=1, le=THREADS_MAX)
 
     def words(self) -> list[str]:
         """The command's words."""
@@ -201,7 +206,7 @@ def parse(text: str, name: str) -> Scenario:
     """The scenario in a file's text. Raises: FaultError: file, line, what is wrong and what is allowed."""
     faults = fault_scenario.parse(text, name, beside=fault_scenario.PARTS)
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    document = {key: value for key, value in yaml.safe_load(text).items() if key in fault_scenario.PARTS}
+    document = {key: value for key, value in _loaded(text, root, name).items() if key in fault_scenario.PARTS}
     try:
         scenario = Scenario.model_validate({key: value for key, value in document.items() if value is not None})
         for step in scenario.steps:
@@ -217,6 +222,39 @@ def parse(text: str, name: str) -> Scenario:
     if late:
         raise FaultError(f"{name}: a load begins at {late[0]} ms and ends at once; give it `for`, or the file an `end`")
     return scenario.model_copy(update={"faults": faults, "length_ms": length_ms})
+
+
+def _loaded(text: str, root: yaml.Node, name: str) -> Any:
+    """The file's values. Raises: FaultError, for what looks like a value and is none, as the date 2026-13-45."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        raise FaultError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
+    except ValueError as error:
+        line = 1 + min((node.start_mark.line for node in _scalars(root) if not _is_value(node)), default=0)
+        raise FaultError(f"{name}, line {line}: {error}; text may stand in quotes") from error
+
+
+def _scalars(root: yaml.Node) -> Iterator[yaml.Node]:
+    """Each once, in any order; an alias may lead back to where it stands."""
+    left, seen = [root], set[int]()
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.ScalarNode):
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            is_mapping = isinstance(node, yaml.MappingNode)
+            left += [each for pair in node.value for each in pair] if is_mapping else node.value
+
+
+def _is_value(node: yaml.Node) -> bool:
+    try:
+        yaml.SafeLoader("").construct_object(node)
+    except ValueError:
+        return False
+    return True
 
 
 def _first(error: ValidationError, root: yaml.Node, name: str) -> str:

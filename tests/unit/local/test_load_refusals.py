@@ -11,12 +11,21 @@ CASES = [
     ("no time between two lines", ["--topic", "t", "--every", "0"], "--every: expected a time above 0"),
     ("no topic", ["--topic", ","], "--topic names no topic"),
     ("no size", ["--topic", "t", "--size", "9-1"], "--size '9-1': expected bytes"),
+    (
+        "no time at all",
+        ["--topic", "t", "--duration", "9" * 400],
+        "--duration: 99999999999999999999... is longer than any",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--bootstrap-server", "127.0.0.1:1", *words]) == 2
+    try:
+        code = command.main(["--bootstrap-server", "127.0.0.1:1", *words])
+    except SystemExit as ended:  # by the parser
+        code = int(ended.code or 0)
+    assert code == 2
     assert said in capsys.readouterr().err
 
 

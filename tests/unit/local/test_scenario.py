@@ -79,6 +79,27 @@ REFUSED = [
     ("a load of no length", "load:\n  - {topic: t}", "a load begins at 0 ms and ends at once"),
     ("a pause that loads do not tell", "expect:\n  pause: 900ms", "expect pause: Input should be greater than or"),
     ("no YAML", "a: [", "line 1: not YAML"),
+    (
+        "no date",
+        "topics:\n  - {topic: a}\n  - {topic: 2026-13-45}",
+        "line 3: month must be in 1..12; text may stand in",
+    ),
+    ("no date in a circle", "topics: &a [*a, 2026-13-45]", "line 1: month must be in 1..12"),
+    ("no number of thousands of digits", f"cluster:\n  brokers: {'9' * 5000}", "line 2: Exceeds the limit"),
+    ("a list for a name", "topics:\n  - {[a]: 1}", "line 2: not YAML: found unhashable key"),
+    ("a tag of Python", "topics: !!python/x y", "line 1: not YAML: could not determine a constructor"),
+    ("a time beyond all numbers", f"load:\n  - {{topic: a, for: {'9' * 400}}}", "is more than 7 days"),
+    (
+        "a size with a unit",
+        "load:\n  - {topic: t, for: 5s, size: 10kB}",
+        "line 2: load 1 size: Value error, '10kB': exp",
+    ),
+    ("a rate without an end", "load:\n  - {topic: t, for: 5s, rate: .inf}", "load 1 rate: Input should be less than 1"),
+    (
+        "too many threads",
+        "load:\n  - {topic: t, for: 5s, groups: 65}",
+        "load 1 groups: Input should be less than or eq",
+    ),
 ]
 
 
