@@ -21,7 +21,7 @@ def commands(out: Path, python: str = sys.executable) -> dict[str, str]:
         "The same cluster again, as the demo left it (Ctrl-C ends it; the next line is for another terminal)": (
             f"{kwob} up --data {data} --brokers 3 --controllers 2 --racks a,b,c"
         ),
-        "Its topics, with Kafka's own flags": f"{kwob} topics --bootstrap-server 127.0.0.1:9092 --describe",
+        "Its topics, with Kafka's own flags": f"KWOB_DATA={data} {kwob} topics --describe",
         "The last changes of any ISR: what the leaders wrote, and what the replay derived": (
             f"{kwob} replay show {quote(str(results))} --last --limit 20"
         ),

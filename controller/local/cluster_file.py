@@ -100,7 +100,9 @@ def read_cluster(data: Path) -> ClusterRow:
     try:
         row = ClusterRow.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise ClusterError(f"no cluster in {data}: there is no {path}; start one with: kwob up --data {data}") from None
+        raise ClusterError(
+            f"no cluster in {data}: there is no {path}; start one with: {with_data('kwob up', data)}"
+        ) from None
     except (OSError, ValidationError) as error:
         raise ClusterError(f"{path} is not a cluster file of kwob ({type(error).__name__})") from error
     for broker in row.brokers:

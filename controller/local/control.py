@@ -205,7 +205,7 @@ def ask(data: Path, command: ProcessCommand) -> str:
             connection.sendall(command.model_dump_json().encode() + b"\n")
             answer = json.loads(connection.makefile().readline() or '{"error": "kwob up ended"}')
     except (FileNotFoundError, ConnectionRefusedError):
-        raise ClusterError(f"no kwob up runs in {data}; start it with: kwob up --data {data}") from None
+        raise ClusterError(f"no kwob up runs in {data}; start it with: {with_data('kwob up', data)}") from None
     except (OSError, ValueError) as error:
         raise ClusterError(f"kwob up in {data} did not answer: {error}") from error
     if "error" in answer:

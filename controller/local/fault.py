@@ -26,7 +26,7 @@ from controller.local.fault_file import (
 )
 from controller.local.fault_run import run_scenario
 from controller.local.fault_topics import tell_absent_topics
-from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, plain_console, reason
+from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, plain_console, reason, with_data
 from controller.local.place import LOCK_FILE, lock_owner
 from controller.wire import fault_scenario as scenario
 from controller.wire.fault_rows import FAULT_FILE, KINDS, Action, Fault, FaultError, decode, parse_row
@@ -130,7 +130,7 @@ class _UsageError(Exception):
 def _require_running(data: Path) -> None:
     """Raises: ClusterError. `kwob up` starts without faults, so one that is put in force before it is lost."""
     if lock_owner(data / LOCK_FILE) is None:
-        raise ClusterError(f"nothing runs in {data}; start it with: kwob up --data {data}")
+        raise ClusterError(f"nothing runs in {data}; start it with: {with_data('kwob up', data)}")
 
 
 def _without(rows: tuple[Fault, ...], names: Sequence[str]) -> list[Fault]:
@@ -138,9 +138,9 @@ def _without(rows: tuple[Fault, ...], names: Sequence[str]) -> list[Fault]:
     if not names:
         return []
     kinds = {name.replace("-", "_") for name in names}
-    all_names = {row.id for row in rows} | {row.fault for row in rows}
+    ids, kinds_there_are = {row.id for row in rows}, {row.fault for row in rows}
     for name in names:
-        if name not in all_names and name.replace("-", "_") not in all_names:
+        if name not in ids and name.replace("-", "_") not in kinds_there_are:
             present = ", ".join(str(row.id) for row in rows) or "none"
             raise FaultError(f"no fault {name!r} is in force; there are {present}")
     return [row for row in rows if row.id not in names and row.fault not in kinds]
@@ -264,7 +264,7 @@ def _whom_and_when() -> argparse.ArgumentParser:
     common.add_argument("--rack", metavar="NAME", help="only brokers of this rack")
     common.add_argument("--all", action="store_true", help="every broker")
     common.add_argument("--in", dest="at", type=_time, metavar="TIME", help="begin so much later (250ms, 5s, 2m)")
-    common.add_argument("--for", dest="lasting", type=_time, metavar="TIME", help="end by itself after so long")
+    common.add_argument("--for", dest="lasting", type=_length, metavar="TIME", help="end by itself after so long")
     return common
 
 
@@ -273,6 +273,12 @@ def _ids(text: str) -> list[int]:
     if not all(part.isascii() and part.isdigit() for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r}: expected broker ids such as 2 or 1,2")
     return [int(part) for part in parts]
+
+
+def _length(text: str) -> int:
+    if not (lasting := _time(text)):
+        raise argparse.ArgumentTypeError("must be longer than 0")
+    return lasting
 
 
 def _time(text: str) -> int:

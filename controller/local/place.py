@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError
+from controller.local.flags import with_data
 from controller.world.real.ports import probe
 
 #: Locked while a cluster runs; holds the process id of who locked it.
@@ -39,7 +40,7 @@ def take_folder(data: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise ClusterError(f"a cluster runs in {data} already; stop it with: kwob down --data {data}") from None
+        raise ClusterError(f"a cluster runs in {data} already; stop it with: {with_data('kwob down', data)}") from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock

@@ -53,7 +53,7 @@ def _brokers(value: Any) -> Any:
 
 
 Milliseconds = Annotated[int, Field(ge=0, le=86_400_000)]
-EpochMilliseconds = Annotated[int, Field(ge=0)]
+EpochMilliseconds = Annotated[int, Field(ge=0, lt=2**63)]
 Brokers = Annotated[int | tuple[int, ...] | None, BeforeValidator(_brokers)]
 
 

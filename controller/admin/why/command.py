@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -64,7 +65,7 @@ async def explain(
     commands = Commands(
         bootstrap=options.bootstrap_server or "HOST:PORT",
         local=locally is not None,
-        data="" if locally is None or data is None or data == default_data else f" --data {data}",
+        data="" if locally is None or data is None or data == default_data else f" --data {shlex.quote(str(data))}",
         zookeeper=options.zookeeper or "H:P",
     )
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from controller.local import control, status, up
+from controller.demo import how_to_look
+from controller.local import control, fault, status, up
 from controller.local.cluster import Cluster
-from controller.local.cluster_file import ClusterError, write_cluster
+from controller.local.cluster_file import ClusterError, read_cluster, write_cluster
+from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
 from controller.wire.fault_rows import Kill, encode
 
@@ -70,6 +73,47 @@ def test_a_command_names_the_folder(
     monkeypatch.setenv("KWOB_DATA", str(tmp_path if is_default else tmp_path / "another"))
     whole = expected.format("" if is_default else f" --data {tmp_path}")
     assert whole in said(tmp_path, capsys)
+
+
+def of_nothing(data: Path) -> None:
+    read_cluster(data)
+
+
+def of_one_that_runs(data: Path) -> None:
+    with own_folder(data), own_folder(data):
+        pass
+
+
+def of_none_that_runs(data: Path) -> None:
+    control.ask(data, control.ProcessCommand(action="kill", role="broker", id=1))
+
+
+def of_a_fault(data: Path) -> None:
+    fault._require_running(data)
+
+
+REFUSALS: list[tuple[Callable[[Path], None], str]] = [
+    (of_nothing, "up"), (of_one_that_runs, "down"), (of_none_that_runs, "up"), (of_a_fault, "up"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("refused", "command"), REFUSALS)
+def test_what_a_refusal_says_to_type_names_a_folder_with_blanks(
+    tmp_path: Path, refused: Callable[[Path], None], command: str
+) -> None:
+    data = tmp_path / "my data [1]"
+    with pytest.raises(ClusterError) as error:
+        refused(data)
+    assert shlex.split(str(error.value))[-4:] == ["kwob", command, "--data", str(data)]
+
+
+def test_what_the_demo_says_to_type_finds_its_cluster(tmp_path: Path) -> None:
+    """On a folder that was used before, `kwob up` takes the ports that it had."""
+    data = tmp_path / "my demo" / "cluster"
+    commands = list(map(shlex.split, how_to_look.commands(tmp_path / "my demo").values()))
+    (topics,) = [words for words in commands if "topics" in words]
+    assert topics[0] == f"KWOB_DATA={data}" and "--bootstrap-server" not in topics
+    assert any(["up", "--data", str(data)] == words[1:4] for words in commands)
 
 
 def test_up_says_how_all_commands_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

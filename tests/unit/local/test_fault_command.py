@@ -117,11 +117,12 @@ REFUSED = [
     (["slow-link", "--broker", "1", "--peer", "7", "--delay-ms", "1"], "no broker 7"),
     (["fail-log-dir", "--broker", "1", "--log-dir", "x"], "no such broker has a log directory x; there are "),
     (["slow-disk", "--broker", "1"], "nothing is slow; give --bytes-per-second, --delay-ms or --jitter-ms"),
+    (["row", '{"fault": "kill", "until_ms": %s}' % ("9" * 400)], "until_ms: Input should be less than"),
     (["clear", "f9"], "no fault 'f9' is in force; there are none"),
     (["run", "absent.yaml"], "kwob fault: absent.yaml: No such file or directory\n"),
 ]
 #: Wrong whatever the cluster is.
-USAGE = (["kill"], ["slow-disk", "--broker", "1"])
+USAGE = (["kill"], ["slow-disk", "--broker", "1"], REFUSED[-3][0])
 
 
 @pytest.mark.parametrize(("argv", "message"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
@@ -144,6 +145,9 @@ def test_the_table_and_the_end_of_single_faults(data: Path, capsys: pytest.Captu
     assert table[1][-2:] == ["in", "1h"]
     assert table[2] == ["f2", "slow_disk", "1,", "3", "delay_ms=7", "in", "force,", "1h", "left"]
     assert table[3] == ["f3", "expire_session", "2", "once,", "now"]
+    run(data, "row", '{"fault": "kill", "id": "my_own", "broker": 1}')
+    assert run(data, "clear", "my-own") == 1, "a dash stands for that of a kind, not of an id"
+    assert run(data, "clear", "my_own") == 0
     assert run(data, "clear", "f1", "expire-session") == 0
     assert [row["id"] for row in rows(data)] == ["f2"]
     assert run(data, "kill", "--broker", "1") == 0
@@ -257,3 +261,11 @@ def test_a_topic_that_there_is_not_is_remarked_on(capsys: pytest.CaptureFixture[
         "kwob fault: note: there is no topic nosuch now; the fault waits for it",
         "kwob fault: note: there is no partition t-3 now; the fault waits for it",
     ]
+
+
+@pytest.mark.parametrize("length", ["0", "0s", "0.0001ms"])
+def test_a_fault_of_no_length_is_refused(data: Path, length: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It would be over before any broker looks."""
+    with pytest.raises(SystemExit, match="2"):
+        run(data, "kill", "--broker", "1", "--for", length)
+    assert "--for: must be longer than 0" in capsys.readouterr().err
