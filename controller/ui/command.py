@@ -27,6 +27,8 @@ from controller.world.real.net import TcpNetwork
 
 #: The page shall say soon that a broker does not answer.
 _TIMEOUTS: Final = Timeouts(request_s=5.0, call_s=10.0, coordinator_s=0.0)
+#: Which browsers leave out.
+_HTTP_PORT: Final = 80
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -176,7 +178,8 @@ def _hosts(host: str, port: int) -> frozenset[str]:
         names |= {socket.gethostname(), socket.getfqdn()}
         with contextlib.suppress(OSError):
             names |= {str(row[4][0]) for row in socket.getaddrinfo(socket.gethostname(), None)}
-    return frozenset(f"{_shown(name)}:{port}" for name in names)
+    shown = {_shown(name).lower() for name in names}  # as browsers write them
+    return frozenset(f"{name}:{port}" for name in shown) | (shown if port == _HTTP_PORT else set())
 
 
 def _shown(host: str) -> str:

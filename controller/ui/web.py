@@ -186,11 +186,11 @@ class _Guard:
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, guarded)
 
     def _refusal(self, method: str, headers: Mapping[str, str]) -> str | None:
-        host = headers.get("host", "")
+        host = headers.get("host", "").lower()
         if host not in self._hosts:
             return f"this page is served as {' or '.join(sorted(self._hosts))}, not as {host[:80]!r}"
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != host:
+        if origin is not None and origin.partition("://")[2].lower() != host:
             return "requests from other sites are refused"
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             return "requests from other sites are refused"

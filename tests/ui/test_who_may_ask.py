@@ -13,6 +13,7 @@ import pytest
 from controller.ui import web
 from controller.ui.actions import ACTIONS, ActionRefused, perform
 from controller.ui.board import Board
+from controller.ui.command import _hosts
 from controller.ui.web import Site
 from tests.ui.served import Served, served
 
@@ -156,3 +157,21 @@ def test_an_action_without_a_cluster_says_so(tmp_path: Path, name: str) -> None:
     if name != "faults.heal":
         with pytest.raises(ActionRefused, match=r"kwob up|no cluster|no such|cluster\.json"):
             perform(tmp_path, json.dumps({"action": name, "id": 1}).encode())
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "asked"),
+    [("127.0.0.1", 8090, "localhost:8090"), ("127.0.0.1", 80, "127.0.0.1"), ("127.0.0.1", 80, "localhost:80"),
+     ("::1", 80, "[::1]"), ("My-Laptop", 8090, "my-laptop:8090"), ("my-laptop", 8090, "My-Laptop:8090")],
+)  # fmt: skip
+def test_a_page_is_found_as_browsers_write_its_address(host: str, port: int, asked: str) -> None:
+    """Names in small letters, and no port where it is that of http."""
+    guard = web._Guard(web.Site(board=Board(), hosts=frozenset()).app(), _hosts(host, port))
+    own = {"host": asked, "origin": f"http://{asked.lower()}"}
+    assert guard._refusal("POST", own) is None
+    assert guard._refusal("POST", {**own, "host": "elsewhere"}) is not None
+    assert guard._refusal("POST", {**own, "origin": "http://elsewhere"}) is not None
+
+
+def test_a_page_at_another_port_is_not_found_without_it() -> None:
+    assert "localhost" not in _hosts("127.0.0.1", 8090)
