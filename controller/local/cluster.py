@@ -73,10 +73,10 @@ class Cluster:
     on_broker_up: Callable[[int], None] = lambda broker_id: None
     #: is told, as one line, of what the user may wonder about.
     on_note: Callable[[str], None] = lambda note: None
-    _files: WhatRuns = field(init=False)
+    files: WhatRuns = field(init=False)
 
     def __post_init__(self) -> None:
-        self._files = WhatRuns(self.plan.data, self.on_note)
+        self.files = WhatRuns(self.plan.data, self.on_note)
 
     async def __aenter__(self) -> Cluster:
         """Raises: ClusterError, when something does not come up; what did come up is ended."""
@@ -111,13 +111,12 @@ class Cluster:
 
     async def kill_broker(self, broker_id: int) -> None:
         """SIGKILL. Raises: ClusterError, when it does not run."""
-        child = self.broker(broker_id)
         self._require_broker(broker_id, running=True)
         mark(self.plan.data, f"kill broker {broker_id}")
         if self._is_shared(broker_id):
             await self._put_down(broker_id, Kill(id=f"kill-{broker_id}", broker=broker_id), ev.BROKER_KILLED)
         else:
-            await child.kill()
+            await self.broker(broker_id).kill()
         self.write_file()
 
     async def stop_broker(self, broker_id: int) -> bool:
@@ -270,8 +269,7 @@ class Cluster:
 
     def start_row(self) -> StartRow:
         """What the next start on the folder takes where nothing else is given."""
-        plan = self.plan
-        settings = list(plan.settings)
+        plan, settings = self.plan, list(self.plan.settings)
         return StartRow(settings=settings, broker_processes=plan.broker_processes, metrics_port=plan.metrics_port)
 
     # -- all of them ---------------------------------------------------------------------------------------------------
@@ -297,7 +295,7 @@ class Cluster:
             *(self._start_group(group) for group in self.plan.groups),
         )
         self.write_file()
-        self._files.is_up = True
+        self.files.is_up = True
 
     def _earlier_controllers(self) -> set[int]:
         try:
@@ -346,15 +344,18 @@ class Cluster:
         await child.wait_for_rows(is_up, len(ids), timeout_s=_START_S + _START_EACH_S * len(ids))
 
     async def _start_program(self, name: str, argv: Sequence[str], settings: Sequence[str] | None = None) -> Child:
-        given = self.plan.settings if settings is None else settings
-        overrides = [word for setting in given for word in ("--override", setting)]
-        command = [sys.executable, "-m", *argv, "--zookeeper", self.plan.zookeeper, *overrides]
-        command += ["--log-level", self.plan.log_level]
+        overrides = [word for setting in settings or self.plan.settings for word in ("--override", setting)]
+        more = ["--zookeeper", self.plan.zookeeper, *overrides, "--log-level", self.plan.log_level]
+        command = [sys.executable, "-m", *argv, *more]
         return await start_child(name, command, log_path=self.plan.log_path(name), cwd=self.plan.data)
 
     async def _end(self) -> None:
         """Brokers, then controllers, then ZooKeeper; nothing that was started is left. Not to be cut half way."""
-        await asyncio.shield(asyncio.ensure_future(self._end_all()))
+        ending = asyncio.ensure_future(self._end_all())
+        try:
+            await asyncio.shield(ending)
+        finally:
+            await ending
 
     async def _end_all(self) -> None:
         at_first, then = _END_GRACE_S
@@ -372,7 +373,7 @@ class Cluster:
         pids = {name: child.pid for name, child in self.children.items()}
         if self._zookeeper is not None and self.is_zookeeper_up:
             pids["zookeeper"] = self._zookeeper.pid
-        self._files.write(self.row(), pids)
+        self.files.write(self.row(), pids)
 
 
 async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:

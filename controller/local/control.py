@@ -70,7 +70,7 @@ async def serve_control(cluster: Cluster) -> AsyncIterator[None]:
         try:
             line = await reader.readline()
             async with turn:
-                answer = await _perform(cluster, line)
+                answer = await perform(cluster, line)
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
         except (ConnectionError, ValueError):
@@ -92,7 +92,8 @@ async def serve_control(cluster: Cluster) -> AsyncIterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _perform(cluster: Cluster, line: bytes) -> dict[str, str]:
+async def perform(cluster: Cluster, line: bytes) -> dict[str, str]:
+    """Does what a line asks for. Returns the answer."""
     try:
         command = ProcessCommand.model_validate_json(line)
     except ValidationError:

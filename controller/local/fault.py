@@ -103,12 +103,12 @@ def main(argv: Sequence[str]) -> int:
             case "clear":
                 print_faults(edit_faults(path, lambda present: _without(present, options.ids)), console)
             case "run":
-                _require_running(options.data)
+                require_running(options.data)
                 run_scenario(options.file, path, cluster, console, detach=options.detach)
             case _:
                 row = in_full(_row(options), options.data, cluster.brokers)
                 check_against(row, cluster.brokers)
-                _require_running(options.data)
+                require_running(options.data)
                 tell_absent_topics([row], cluster)
                 print_faults(edit_faults(path, lambda present: (*present, row)), console)
     except _UsageError as error:
@@ -127,7 +127,7 @@ class _UsageError(Exception):
     """Words that are wrong whatever the cluster is. One line."""
 
 
-def _require_running(data: Path) -> None:
+def require_running(data: Path) -> None:
     """Raises: ClusterError. `kwob up` starts without faults, so one that is put in force before it is lost."""
     if lock_owner(data / LOCK_FILE) is None:
         raise ClusterError(f"nothing runs in {data}; start it with: {with_data('kwob up', data)}")

@@ -44,7 +44,7 @@ def run_scenario(path: Path, fault_file: Path, cluster: ClusterRow, console: Con
         print_faults(rows, console)
         return
     try:
-        _follow(rows, start_ms, plan.length_ms, console)
+        follow(rows, start_ms, plan.length_ms, console)
     except BaseException:
         ids = {row.id for row in rows}
         edit_faults(fault_file, lambda present: [row for row in present if row.id not in ids])
@@ -63,7 +63,7 @@ def in_place(plan: scenario.Scenario, data: Path, brokers: Sequence[BrokerRow]) 
     return replace(plan, steps=steps)
 
 
-def _follow(rows: Sequence[Fault], start_ms: int, length_ms: int, console: Console) -> None:
+def follow(rows: Sequence[Fault], start_ms: int, length_ms: int, console: Console) -> None:
     """A bar, and a line whenever a fault begins or ends, until the scenario's end."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     events = sorted(

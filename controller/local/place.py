@@ -17,6 +17,10 @@ from controller.world.real.ports import probe
 LOCK_FILE: Final = "kwob.lock"
 
 
+#: In lists of log directories a comma is between two, and this is the broker's id.
+_CANNOT_BE: Final = (",", "{id}")
+
+
 @contextlib.contextmanager
 def own_folder(data: Path) -> Iterator[None]:
     """Makes or reuses a data folder, and holds its lock inside the block. Raises: ClusterError."""
@@ -30,6 +34,8 @@ def own_folder(data: Path) -> Iterator[None]:
 def take_folder(data: Path) -> int:
     """Makes the data folder and takes its lock, whose descriptor it returns. Raises: what `own_folder` does."""
     try:
+        if sign := next((sign for sign in _CANNOT_BE if sign in str(data.resolve())), None):
+            raise ClusterError(f"{data} cannot be a data folder: brokers take {sign!r} for something else")
         data.mkdir(parents=True, exist_ok=True)
         if any(data.iterdir()) and not any((data / name).exists() for name in (CLUSTER_FILE, LOCK_FILE)):
             raise ClusterError(f"{data} is not empty and is no data folder of kwob; name another one with --data")

@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
         plan, remarks = cluster_plan(options, like)
         socket_path(plan.data)
         with own_folder(plan.data), logs.configure("up", json_file=plan.log_path("up")):
-            return run_until_signal(_up(plan, remarks, like), interrupted=0)
+            return run_until_signal(run_cluster(plan, remarks, like), interrupted=0)
     except ClusterError as error:
         print(f"kwob up: {error}", file=sys.stderr)
     except OSError as error:
@@ -215,7 +215,8 @@ def _plan_like(options: argparse.Namespace, like: Likeness, earlier: ClusterRow 
     )
 
 
-async def _up(plan: ClusterPlan, remarks: Sequence[str], like: Likeness | None = None) -> int:
+async def run_cluster(plan: ClusterPlan, remarks: Sequence[str], like: Likeness | None = None) -> int:
+    """Starts it and tells of it until it is cancelled; what was started has ended then. Raises: ClusterError."""
     console = plain_console()
     processes = "" if len(plan.groups) == len(plan.brokers) else f" in {len(plan.groups)} processes"
     console.print(
@@ -370,6 +371,9 @@ def down_main(argv: Sequence[str]) -> int:
         _end(options.data)
     except ClusterError as error:
         print(f"kwob down: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:  # another user's
+        print(f"kwob down: {reason(error)}", file=sys.stderr)
         return EXIT_FAILED
     return 0
 

@@ -112,7 +112,7 @@ async def _serve(options: argparse.Namespace, listener: socket.socket) -> int:
     token = secrets.token_urlsafe(18) if options.actions else None
     site = Site(
         board=board,
-        hosts=_hosts(options.host, port),
+        hosts=hosts_of(options.host, port),
         why=partial(_why, options.bootstrap_server, data) if admin is not None else None,
         perform=_perform(data),
         token=token,
@@ -171,7 +171,7 @@ def _rehearsals(folders: Sequence[Path]) -> dict[str, Callable[[], Mapping[str, 
     return found(folders)
 
 
-def _hosts(host: str, port: int) -> frozenset[str]:
+def hosts_of(host: str, port: int) -> frozenset[str]:
     """What a browser may call this page. An address for all interfaces has every name of this machine."""
     names = {*_LOOPBACK, host}
     if host in ("0.0.0.0", "::"):

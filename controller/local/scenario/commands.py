@@ -107,7 +107,10 @@ class Commands:
         stream: asyncio.StreamReader | None, last: deque[str], ready: asyncio.Event, say: Callable[[str], None]
     ) -> None:
         assert stream is not None
-        while line := (await stream.readline()).decode("utf-8", "replace").rstrip():
+        while read := await stream.readline():  # to its end: who is not read from stands still
+            line = read.decode("utf-8", "replace").rstrip()
+            if not line:
+                continue
             last.append(line)
             if line.startswith("ready"):
                 ready.set()

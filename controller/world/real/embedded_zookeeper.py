@@ -118,7 +118,7 @@ class EmbeddedZooKeeper:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             self._port = self._wanted_port or free_ports(1, self._host)[0]
-            self._process = self._spawn()
+            self._process = self.spawn()
             try:
                 async with asyncio.timeout(self._start_timeout_s):
                     if await self._answers():
@@ -163,7 +163,8 @@ class EmbeddedZooKeeper:
     ) -> None:
         await self.stop()
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Its process, which does not answer yet. Raises: EmbeddedZooKeeperError, JavaNotFound."""
         _check_free(self._host, self._port)
         java = find_java()
         self._data.mkdir(parents=True, exist_ok=True)

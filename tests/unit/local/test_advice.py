@@ -89,7 +89,7 @@ def of_none_that_runs(data: Path) -> None:
 
 
 def of_a_fault(data: Path) -> None:
-    fault._require_running(data)
+    fault.require_running(data)
 
 
 REFUSALS: list[tuple[Callable[[Path], None], str]] = [
@@ -105,6 +105,27 @@ def test_what_a_refusal_says_to_type_names_a_folder_with_blanks(
     with pytest.raises(ClusterError) as error:
         refused(data)
     assert shlex.split(str(error.value))[-4:] == ["kwob", command, "--data", str(data)]
+
+
+@pytest.mark.parametrize("name", ["a,b", "x{id}y"])
+def test_a_folder_that_brokers_would_take_for_others_is_refused(tmp_path: Path, name: str) -> None:
+    """Their log directories are a list with commas, in which {id} is the broker's: they would lie elsewhere."""
+    with pytest.raises(ClusterError, match="cannot be a data folder: brokers take"), own_folder(tmp_path / name):
+        pass
+    assert not (tmp_path / name).exists()
+
+
+def test_a_folder_of_another_user_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    write_cluster(tmp_path, cluster(tmp_path).row())
+    with own_folder(tmp_path):
+        monkeypatch.setattr("os.kill", forbidden)
+        assert up.down_main(["--data", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == "kwob down: Operation not permitted\n"
 
 
 def test_what_the_demo_says_to_type_finds_its_cluster(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_faults(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_scenario_of_faults_that_is_followed(capsys: pytest.CaptureFixture[str]) -> None:
-    fault_run._follow([row.model_copy(update={"until_ms": 1}) for row in FAULTS], 0, 1, plain_console())
+    fault_run.follow([row.model_copy(update={"until_ms": 1}) for row in FAULTS], 0, 1, plain_console())
     out = capsys.readouterr().out
     assert out.count(f"rack {ODD}") == out.count("client=billing-[ab]*") == 2
 
@@ -63,7 +63,7 @@ def test_a_cluster_that_starts(
 
     monkeypatch.setattr(up, "_started", fail)
     with pytest.raises(ClusterError):
-        asyncio.run(up._up(plan, [f"set as before: a={ODD}"]))
+        asyncio.run(up.run_cluster(plan, [f"set as before: a={ODD}"]))
     lines = capsys.readouterr().out.splitlines()
     assert f"starting 1 broker and 1 controller in {tmp_path / 'x[red]'}" in lines
     assert {f"note: set as before: a={ODD}", f"started with {ODD}"} <= set(lines)

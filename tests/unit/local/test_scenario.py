@@ -165,6 +165,26 @@ def played(data: Path, text: str, **ends: Ended) -> tuple[Played, list[str]]:
     return asyncio.run(player.play()), commands.typed
 
 
+def test_what_a_cluster_says_is_read_to_its_end(tmp_path: Path) -> None:
+    """An empty line is none: whoever is not read from stands still once the pipe is full."""
+
+    class Printing(Commands):
+        async def start(self, words: Sequence[str]) -> asyncio.subprocess.Process:
+            piped: dict[str, Any] = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+            return await asyncio.create_subprocess_exec(*words, **piped)
+
+    said: list[str] = []
+
+    async def up() -> None:
+        lines = "printf 'begun\n\nready; now\n\nbroker 1 ended\n'; exec sleep 60"
+        async with asyncio.timeout(20), Printing(tmp_path).up(["sh", "-c", lines], said.append):
+            while not said:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(up())
+    assert said == ["broker 1 ended"]
+
+
 STATUS = Ended(code=0, out=json.dumps({"controllers": [{"id": 901}, {"id": 902, "active": True}]}), last="")
 
 

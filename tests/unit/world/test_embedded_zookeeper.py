@@ -25,7 +25,7 @@ def test_its_data_are_below_its_folder_whatever_that_is_called(
     monkeypatch.setattr(embedded_zookeeper, "_classpath", lambda: "")
     monkeypatch.setattr(subprocess, "Popen", lambda command, **given: started.update(given, command=command))
     folder = tmp_path / name
-    EmbeddedZooKeeper(folder)._spawn()
+    EmbeddedZooKeeper(folder).spawn()
     config = (folder / "zoo.cfg").read_bytes()
     (data,) = [line.partition(b"=")[2] for line in config.splitlines() if line.startswith(b"dataDir=")]
     as_java = data.decode("latin-1").encode("latin-1").decode("unicode_escape")
