@@ -87,14 +87,13 @@ class ConfigNotices:
             except Unreadable as error:  # the watch may not be armed, so nothing else would call for the next look
                 self._log.error(ev.ZK_READ_REFUSED, reason=error.message)
                 self._look_later()
-            if self._unread:
-                self._look_later()
 
     def _look_later(self) -> None:
         asyncio.get_running_loop().call_later(RETRY_S, self._look.set)
 
     async def take(self) -> None:
-        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones.
+        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones. What they name
+        and cannot be read is asked again later, by `follow`.
 
         Raises: Unreadable, when ZooKeeper does not let them be listed, or their parent is gone.
         """
@@ -114,6 +113,8 @@ class ConfigNotices:
         now_ms = self._clock.now_ms()
         old = [path for path, made_ms in self._made_ms.items() if now_ms - made_ms > CHANGE_EXPIRATION_MS]
         await self._zk.perform([Delete(path) for path in old])
+        if self._unread:
+            self._look_later()
 
     async def _read(self, numbered: Sequence[tuple[int, str]]) -> None:
         notices = await self._zk.perform([GetData(path) for _, path in numbered])

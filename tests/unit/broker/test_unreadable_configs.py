@@ -14,7 +14,7 @@ from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateM
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode, ZkOp
+from controller.wire.zk_operations import Create, Exists, GetChildren, GetData, SetData, ZkCode, ZkOp
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode, ProducerIdBlockZNode
 
 TP = TopicPartition("t", 0)
@@ -65,6 +65,10 @@ async def host(cluster: Any, epoch: int = 0) -> int:
     return int(answer.partition_errors[0].error_code)
 
 
+async def delete(cluster: Any) -> None:
+    await cluster.stop_replica(1, [StopReplicaEntry(topic_partition=TP, leader_epoch=-2, delete_partition=True)])
+
+
 BREAKS: list[tuple[str, Callable[[Any], None], bytes]] = [
     ("it may not be read", lambda cluster: refuse(cluster, PATH), SAFE),
     ("it does not parse", lambda cluster: None, b'{"version":1,"config":'),
@@ -77,21 +81,28 @@ BREAKS: list[tuple[str, Callable[[Any], None], bytes]] = [
 def test_a_partition_is_hosted_once_its_topics_configs_can_be_read(
     in_memory: Any, damage: Callable[[Any], None], data: bytes
 ) -> None:
+    """Each time: what waited before was stopped by then, or is hosted."""
+
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
-        await write(cluster, PATH, data)
-        damage(cluster)
-        assert await host(cluster) == ErrorCode.UNKNOWN_SERVER_ERROR
-        for epoch in (1, 0):  # the newest counts, not the last
-            assert await host(cluster, epoch) == ErrorCode.UNKNOWN_SERVER_ERROR
-        await cluster.world.sleep(5)
-        assert hosted(cluster) is None, "not with the defaults"
-        allow(cluster)
-        await write(cluster, PATH, SAFE)
-        await cluster.world.sleep(3)
-        partition = hosted(cluster)
-        assert (partition.leader_epoch, partition.min_insync_replicas) == (1, 2)
-        assert partition.log.config.retention_ms == -1
+        for first, is_stopped in ((0, True), (3, False), (6, False)):
+            await write(cluster, PATH, data)
+            damage(cluster)
+            for epoch in (first, first + 1, first):  # the newest counts, not the last
+                assert await host(cluster, epoch) == ErrorCode.UNKNOWN_SERVER_ERROR
+            await cluster.world.sleep(30)
+            assert hosted(cluster) is None, "not with the defaults"
+            if is_stopped:
+                await delete(cluster)
+            allow(cluster)
+            await write(cluster, PATH, SAFE)
+            await cluster.world.sleep(3)
+            partition = hosted(cluster)
+            assert (partition is None) == is_stopped
+            if partition is not None:
+                assert (partition.leader_epoch, partition.min_insync_replicas) == (first + 1, 2)
+                assert partition.log.config.retention_ms == -1
+                await delete(cluster)
 
     in_memory(scenario)
 
@@ -214,20 +225,44 @@ def test_a_value_that_cannot_be_leaves_what_is_in_force_and_does_not_stop_later_
     in_memory(scenario)
 
 
-def test_notices_that_may_not_be_listed_are_listed_again(in_memory: Any) -> None:
+#: what ZooKeeper refuses while a change is announced
+HIDDEN = {
+    "the list of notices": (ConfigChangesZNode.path, GetChildren),
+    "whether there is one": (ConfigChangesZNode.path, Exists),
+    "what changed": (PATH, GetData),
+}
+
+
+@pytest.mark.parametrize("since", ["while it starts", "when it runs", "in its next session"])
+@pytest.mark.parametrize("what", HIDDEN)
+def test_a_change_that_may_not_be_seen_counts_once_it_may_and_so_does_the_next(
+    in_memory: Any, what: str, since: str
+) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
-        assert await host(cluster) == 0
-        refuse(cluster, ConfigChangesZNode.path, GetChildren)
-        await write(cluster, PATH, SAFE)
-        with capture_logs() as lines:
-            await notify(cluster, "topics/t")
+        if since != "while it starts":
+            await cluster.start(2)
+        before = None
+        for value in ("2", "3"):
+            after = {"min.insync.replicas": value}
+            await write(cluster, PATH, ConfigEntityZNode.encode(after))
+            with capture_logs() as lines:
+                refuse(cluster, *HIDDEN[what])
+                await notify(cluster, "topics/t")
+                broker = cluster.brokers.get(2) or await cluster.start(2)
+                if since == "in its next session":
+                    cluster.world.zookeeper.expire_session(broker.zk.session_id)
+                await cluster.world.sleep(3)
+            overrides = broker.context.replicas.table.overrides
+            assert overrides.get("t") == before
+            assert {line["event"] for line in lines} & {ev.ZK_READ_REFUSED, ev.CONFIG_REFUSED}
+            allow(cluster)
             await cluster.world.sleep(3)
-        assert hosted(cluster).min_insync_replicas == 1
-        assert [line for line in lines if line["event"] == ev.ZK_READ_REFUSED]
-        allow(cluster)
-        await cluster.world.sleep(3)
-        assert hosted(cluster).min_insync_replicas == 2
+            assert overrides["t"] == after
+            before = {"segment.bytes": value * 4}
+            await write(cluster, PATH, ConfigEntityZNode.encode(before))
+            await notify(cluster, "topics/t")
+            assert overrides["t"] == before
 
     in_memory(scenario)
 
