@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
 
 from broker_sim.apis.table import ROWS
+from controller.rules.configs.topic import TOPIC_CONFIGS
 from controller.wire.errors import TRANSACTIONS_REFUSED, ErrorCode
 from controller.wire.protocol import ApiKey, plain
 from controller.wire.records import build_values
@@ -79,21 +80,21 @@ OF_GROUPS: Final[dict[ApiKey, tuple[dict[str, Any], ErrorCode]]] = {
 }  # fmt: skip
 
 
-def errors_of(answer: Any) -> Iterator[int]:
+def values_of(answer: Any, key: str) -> Iterator[Any]:
     """At all depths."""
     if isinstance(answer, dict):
         for name, value in answer.items():
-            yield from [value] if name == "error_code" else errors_of(value)
+            yield from [value] if name == key else values_of(value, key)
     elif isinstance(answer, list):
         for value in answer:
-            yield from errors_of(value)
+            yield from values_of(value, key)
 
 
 async def told(cluster: Any, api: ApiKey, body: dict[str, Any]) -> dict[int, set[int]]:
     """version -> the errors of its answer. Raises: ConnectionError, where there is none."""
     first, last = ROWS[api].versions
     answers = {version: plain(await cluster.call(1, api, version, body)) for version in range(first, last + 1)}
-    return {version: set(errors_of(answer)) - {NONE} for version, answer in answers.items()}
+    return {version: set(values_of(answer, "error_code")) - {NONE} for version, answer in answers.items()}
 
 
 def in_each(api: ApiKey, error: ErrorCode) -> dict[int, set[int]]:
@@ -149,5 +150,51 @@ def test_a_join_that_is_refused_names_no_protocol(in_memory: Any, version: int) 
             no_name = None if version >= 7 else ""
             assert (found.error_code, found.protocol_name) == (error, "range" if error is NONE else no_name)
             assert getattr(found, "protocol_type", None) is None
+
+    in_memory(scenario)
+
+
+#: All of a kind, at a broker with one topic and one group that committed an offset of it.
+TOPICS, WITH_OFFSETS, CONFIGS, GROUPS, NOTHING = {"t", GROUP_METADATA_TOPIC}, {"t"}, set(TOPIC_CONFIGS), {"g"}, set()
+#: request, its body with such a list, which names of the answer count -> those where the list is empty, and where it is
+#: null; None: there is no null
+LISTS: Final[list[tuple[ApiKey, Callable[[Any], dict[str, Any]], str, set[str], set[str] | None]]] = [
+    (ApiKey.METADATA, lambda names: {"topics": names}, "name", NOTHING, TOPICS),
+    (ApiKey.OFFSET_FETCH, lambda names: {"group_id": "g", "topics": names}, "name", NOTHING, WITH_OFFSETS),
+    (ApiKey.DESCRIBE_LOG_DIRS, lambda names: {"topics": names}, "name", NOTHING, TOPICS),
+    (
+        ApiKey.DESCRIBE_CONFIGS,
+        lambda names: {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": names}]},
+        "name",
+        CONFIGS,
+        CONFIGS,
+    ),
+    (ApiKey.LIST_GROUPS, lambda names: {"states_filter": names}, "group_id", GROUPS, None),
+    (ApiKey.LIST_GROUPS, lambda names: {"types_filter": names}, "group_id", GROUPS, None),
+    (ApiKey.DESCRIBE_GROUPS, lambda names: {"groups": names}, "group_id", NOTHING, None),
+    (ApiKey.DELETE_GROUPS, lambda names: {"groups_names": names}, "group_id", NOTHING, None),
+]
+#: Before these versions null cannot be said.
+NULL_SINCE: Final = {ApiKey.METADATA: 1, ApiKey.OFFSET_FETCH: 2}
+
+
+def test_an_empty_list_is_none_of_them_where_null_is_all(in_memory: Any) -> None:
+    """But for Metadata of version 0, configs and filters. Source: Kafka 3.9 `KafkaApis`, `ConfigHelper`."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        for topic in ("t", GROUP_METADATA_TOPIC):
+            await cluster.create_topic(topic, [(1,)])
+        await cluster.world.sleep(1)
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 2, {"group_id": "g", "topics": [COMMITTED]})
+        for api, asked, key, empty, null in LISTS:
+            first, last = ROWS[api].versions
+            for version in range(first, last + 1):
+                expected = [([], null if (api, version) == (ApiKey.METADATA, 0) else empty)]
+                if null is not None and version >= NULL_SINCE.get(api, 0):
+                    expected.append((None, null))
+                for names, named in expected:
+                    answer = plain(await cluster.call(1, api, version, asked(names)))
+                    assert set(values_of(answer, key)) == named, (api, version, names)
 
     in_memory(scenario)

@@ -77,6 +77,40 @@ def test_each_listener_tells_its_own_addresses(in_memory: Any) -> None:
     in_memory(scenario)
 
 
+#: Broker 1 binds two listeners more, and advertises neither; another has one of them.
+UNSEEN = tuple(NodeListener(name=name, host="broker-1", port=port, is_advertised=False)
+               for name, port in (("SIDE", 9098), ("HIDDEN", 9099)))  # fmt: skip
+#: brokers that live, port asked -> who is listed, who is named as controller
+NAMED: list[tuple[tuple[int, ...], int, list[int], int]] = [
+    ((1, 2, 3), 9092, [1, 2], 1),
+    ((1, 2, 3), 9094, [1], 1),
+    ((1, 2, 3), 9098, [3], 3),
+    ((1, 2, 3), 9099, [], -1),
+    ((2, 3), 9092, [2], 2),
+    ((2, 3), 9094, [], -1),
+]
+
+
+def test_a_broker_names_as_controller_whom_it_lists(in_memory: Any) -> None:
+    """Itself where it can, while the controller is no broker; clients look its address up in the same answer."""
+    brokers = (*BROKERS, Broker(broker_id=BrokerId(3), endpoints=(Endpoint(host="b3", port=9098, listener="SIDE"),)))
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, binds=(*LISTENERS, *UNSEEN), inter_broker_listener=INTERNAL)
+        for living, port, listed, named in NAMED:
+            live = tuple(broker for broker in brokers if broker.broker_id in living)
+            await cluster.update_metadata(1, live_brokers=live)
+            connection = await BrokerConnection.open(cluster.client.network, "broker-1", port, client_id="test")
+            for version in range(1, 10):
+                answer = await connection.call(ApiKey.METADATA, version, {"topics": []})
+                assert ([b.node_id for b in answer.brokers], answer.controller_id) == (listed, named), (living, port)
+            for version in (0, 1):
+                answer = await connection.call(ApiKey.DESCRIBE_CLUSTER, version, {})
+                assert ([b.broker_id for b in answer.brokers], answer.controller_id) == (listed, named), (living, port)
+
+    in_memory(scenario)
+
+
 @pytest.mark.parametrize("coordinator", [1, 2, 3])
 def test_each_listener_tells_its_own_address_of_a_coordinator(in_memory: Any, coordinator: int) -> None:
     """None, where it has none there or is dead, as broker 3. Source: Kafka 3.9 `KafkaApis.getCoordinator`."""

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from broker_sim.broker import Broker, StartRefused
+from broker_sim.metrics.families import SESSIONS
+from broker_sim.metrics.of_server import families
 from tests.broker_metrics.pages import samples
 
 Play = Callable[..., Any]
@@ -50,5 +52,41 @@ def test_an_address_that_is_taken_is_named_and_nothing_stays_open(in_memory: Pla
             await cluster.in_broker(1, broker.start())
         with pytest.raises(OSError):
             await cluster.client.network.connect("broker-1", 9092)
+
+    in_memory(scenario)
+
+
+#: what happens to the link with ZooKeeper, the seconds that pass then -> connections made, lost, sessions expired
+LINK: list[tuple[str, float, tuple[int, int, int]]] = [
+    ("", 0, (1, 0, 0)),
+    ("disconnect session", 0, (1, 1, 0)),
+    ("", 1, (2, 1, 0)),
+    ("disconnect session", 0, (2, 2, 0)),
+    ("", 1, (3, 2, 0)),
+    ("expire_session session", 0, (3, 3, 0)),
+    ("", 1, (4, 3, 1)),
+    ("stop", 0, (4, 4, 1)),
+    ("", 60, (4, 4, 1)),
+    ("start", 1, (5, 4, 1)),
+    ("cut machine", 0, (5, 5, 1)),
+    ("", 60, (5, 5, 1)),
+    ("heal machine", 0, (5, 5, 1)),
+    ("", 3, (6, 5, 2)),
+]
+
+
+def test_connections_with_zookeeper_are_counted_when_they_are_made_and_when_they_are_lost(in_memory: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker, zookeeper = await cluster.start(1), cluster.world.zookeeper
+        for number, (event, seconds, counts) in enumerate(LINK):
+            verb, _, what = event.partition(" ")
+            named = {"session": broker.zk.session_id, "machine": "broker-1"}
+            if verb:
+                getattr(zookeeper, verb)(*([named[what]] if what else []))
+            await cluster.world.sleep(seconds)
+            shown = families(broker.context, broker.server, broker.zk, uptime_s=1.0)
+            values = {sample.name: sample.value for family in shown for sample in family.samples}
+            meters = ("syncconnects", "disconnects", "expires")
+            assert tuple(values[f"{SESSIONS}_zookeeper{meter}_total"] for meter in meters) == counts, LINK[: number + 1]
 
     in_memory(scenario)

@@ -8,14 +8,20 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from broker_sim.connection_quotas import ConnectionQuotas, ConnectionRate, NoConnection
+from broker_sim.faults.board import FaultBoard
+from broker_sim.server import Api, Call, SocketServer
 from broker_sim.server_limits import UNLIMITED, ListenerLimits, RequestMemory, ServerLimits
 from controller.wire import log_events as ev
+from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey, encode_request
+from controller.wire.types import BrokerId
+from controller.world.simulated.world import World, run_world
 
 ASK = encode_request(ApiKey.API_VERSIONS, 0, 1, None, {})
 
@@ -27,7 +33,11 @@ async def connect(cluster: Any, machine: str = "client") -> Any:
 
 async def is_served(connection: Any) -> bool:
     connection.send(ASK)
-    return bool(await connection.recv())
+    frames = FrameBuffer()
+    while data := await connection.recv():
+        if list(frames.feed(data)):
+            return True
+    return False
 
 
 def reasons(lines: list[Any]) -> list[str]:
@@ -67,19 +77,53 @@ def test_a_lowered_limit_closes_those_that_were_silent_longest(in_memory: Any) -
     in_memory(scenario)
 
 
-def test_no_more_connections_are_closed_than_are_too_many_however_often_limits_change(in_memory: Any) -> None:
-    async def scenario(cluster: Any) -> None:
-        await cluster.start(1)
-        connections = [await connect(cluster) for _ in range(6)]
-        for one in connections:
-            assert await is_served(one)
-        for _ in range(3):  # in one moment: those that are being closed are still there
-            cluster.brokers[1].server.reconfigure({"max.connections": "4"})
-        await cluster.world.sleep(1)
-        assert [await is_served(one) for one in connections[2:]] == [True] * 4
-        assert not await connections[0].recv() and not await connections[1].recv()
+#: what, who connects or asks (capitals: other brokers) or `-` goes, and how many the broker takes from now on, which is
+#: 9 in the beginning -> whose connections are there in the end
+EXCESS = [
+    ("who was silent longest goes", "a b c a =2", "ac"),
+    ("once more", "a b c d =3 =2", "cd"),
+    ("and for the third time, after others came", "a b c =2 =9 d =2 =9 e f =3", "def"),
+    ("who went by itself is not closed in another's place", "a b c d -a =2", "cd"),
+    ("nor is one that went", "a b c =2 -b d e =1", "e"),
+    ("each broker that comes takes a place", "=3 a b c A B", "cAB"),
+    ("of clients that came later, too", "=2 a b A -A c B -B d C", "dC"),
+    ("no broker's", "a A b B =2 =1", "AB"),
+    ("as many as there are", "a A B =1 =9 b c =3", "ABc"),
+    ("no more, however often limits change", "a b c d e f =4=4=4", "cdef"),
+    ("nor fewer", "a b c d e f =5=3", "def"),
+]
 
-    in_memory(scenario)
+
+@pytest.mark.parametrize(("_", "steps", "left"), EXCESS, ids=[row[0] for row in EXCESS])
+def test_each_time_that_there_are_too_many_connections_so_many_are_closed(_: str, steps: str, left: str) -> None:
+    async def play(world: World) -> None:
+        async def answer(_: Call) -> dict[str, Any]:
+            return {}
+
+        machine, log = world.machine("broker"), structlog.get_logger()
+        faults = FaultBoard(BrokerId(1), world.chance, clock=machine.clock, log=log)
+        apis = {ApiKey.API_VERSIONS: Api(handle=answer, versions=(0, 0))}
+        server = SocketServer(apis, limits=ServerLimits(max_connections=9), faults=faults, log=log)
+        server.protect("IN")
+        for listener, port in (("EX", 1), ("IN", 2)):
+            await server.listen(machine.network, "broker", port, listener=listener)
+        server.serve_requests()
+        peers: dict[str, Any] = {}
+        for step in steps.split():
+            if step[0] == "=":
+                for most in step[1:].split("="):  # in one moment: those that are being closed are still there
+                    server.reconfigure({"max.connections": most})
+            elif step[0] == "-":
+                peers.pop(step[1]).close()
+            else:
+                if step not in peers:
+                    peers[step] = await world.machine("peer").network.connect("broker", 2 if step.isupper() else 1)
+                assert await is_served(peers[step])
+            await world.sleep(1)
+        assert {name for name, peer in peers.items() if await is_served(peer)} == set(left)
+        await server.close()
+
+    run_world(7, play)
 
 
 async def alter(cluster: Any, name: str, value: str) -> None:
@@ -409,21 +453,23 @@ def test_who_gives_up_when_its_slot_has_come_passes_it_on() -> None:
 
 #: Peers come (listener, host), the n-th of those that came goes, or the broker takes so many connections from now on.
 COMES = st.tuples(st.sampled_from(["EX", "IN", "OTHER"]), st.sampled_from("ab"))
-TAKES = st.integers(0, 4).map(lambda most: {"max_connections": most})
+TAKES = st.fixed_dictionaries({"max_connections": st.integers(0, 4), "max_connections_per_ip": st.integers(1, 3)})
 QUOTA_STEPS = st.lists(COMES | st.integers(0, 5) | TAKES, max_size=40)
 
 
 @given(QUOTA_STEPS)
 def test_whatever_comes_and_goes_a_slot_is_held_by_each_that_is_in_and_by_nobody_else(steps: list[Any]) -> None:
     async def play() -> None:
-        fixed: dict[str, Any] = {"listeners": TWO_EACH, "max_connections_per_ip": 2, "backlog": 2}
-        made, most = quotas(**fixed, max_connections=2), 2
+        fixed: dict[str, Any] = {"listeners": TWO_EACH, "backlog": 2}
+        limits = {"max_connections": 2, "max_connections_per_ip": 2}
+        made = quotas(**fixed, **limits)
         peers: list[tuple[str, str, asyncio.Future[None]]] = []
 
         def is_in(task: asyncio.Future[None]) -> bool:
             return task.done() and not task.cancelled() and task.exception() is None
 
         for step in steps:
+            before = Counter(host for _, host, task in peers if is_in(task))
             match step:
                 case (listener, host):
                     peers.append((listener, host, asyncio.ensure_future(made.enter(listener, host))))
@@ -432,22 +478,73 @@ def test_whatever_comes_and_goes_a_slot_is_held_by_each_that_is_in_and_by_nobody
                     # It gives up, be it at the moment at which its slot comes.
                     if is_in(task):
                         made.leave(listener, host)
+                        before[host] -= 1
                     task.cancel()
                 case dict():
-                    most = step["max_connections"]
-                    made.change(ServerLimits(**fixed, **step))
+                    limits = step
+                    made.change(ServerLimits(**fixed, **limits))
             for _ in range(4):
                 await asyncio.sleep(0)
             inside = Counter(listener for listener, _, task in peers if is_in(task))
+            most, of_one = limits["max_connections"], limits["max_connections_per_ip"]
             assert made.excess == max(0, inside.total() - most)
             waiting = {listener for listener, _, task in peers if not task.done()}
             room = {name for name in waiting if inside[name] < (2 if name in TWO_EACH else most)}
             assert not {name for name in room if name == "IN" or inside.total() < most}, "who waits has no room"
+            hosts = Counter(host for _, host, task in peers if is_in(task))
+            assert all(hosts[host] <= of_one for host in hosts - before), "who came is one too many of its address"
         made.change(ServerLimits(max_connections=0, backlog=0))
         assert made.excess == sum(is_in(task) for *_, task in peers)
         for *_, task in peers:
             task.cancel()
         await asyncio.gather(*(task for *_, task in peers), return_exceptions=True)
+
+    asyncio.run(play())
+
+
+#: what, addresses of the peers in the order in which they come (the broker takes two), what happens then (one goes, or
+#: an address may have so many), how each of the others fares
+WAITED: list[tuple[str, str, list[str | int], dict[str, str]]] = [
+    ("places come free", "a b c1 c2 c3", ["a", "b"], {"c1": "yes", "c2": "no", "c3": "no"}),
+    ("those of another have a place each", "a b c1 d c2", ["a", "b"], {"c1": "yes", "d": "yes", "c2": "waits"}),
+    ("who is refused passes its place on", "a b c1 c2 d", ["a", "b"], {"c1": "yes", "c2": "no", "d": "yes"}),
+    ("its own place comes free", "a1 b a2", ["a1"], {"b": "yes", "a2": "yes"}),
+    ("another's place comes free", "a1 b a2", ["b"], {"a1": "yes", "a2": "no"}),
+    ("it may have more by then", "a b c1 c2 c3", [2, "a", "b"], {"c1": "yes", "c2": "yes", "c3": "waits"}),
+    ("it may have none by then", "a b c1", [0, "a"], {"b": "yes", "c1": "no"}),
+]
+
+
+@pytest.mark.parametrize(("_", "peers", "steps", "expected"), WAITED, ids=[row[0] for row in WAITED])
+def test_an_address_is_counted_when_the_wait_is_over(
+    _: str, peers: str, steps: list[str | int], expected: dict[str, str]
+) -> None:
+    """Not before: what it had then may have gone, and of several that waited each looks at the others.
+
+    Source: Kafka 3.9 `ConnectionQuotas.inc`, which waits for a slot first.
+    """
+
+    async def play() -> None:
+        made = ConnectionQuotas(ServerLimits(max_connections=2, max_connections_per_ip=1))
+        tasks = {}
+        for peer in peers.split():
+            tasks[peer] = asyncio.ensure_future(made.enter("EX", peer[0]))
+            await asyncio.sleep(0)
+        for step in steps:
+            if isinstance(step, int):
+                made.change(ServerLimits(max_connections=2, max_connections_per_ip=step))
+            else:
+                await tasks.pop(step)
+                made.leave("EX", step[0])
+            for _ in peers:
+                await asyncio.sleep(0)
+        fates = {
+            peer: "waits" if not task.done() else "no" if task.exception() else "yes" for peer, task in tasks.items()
+        }
+        assert fates == expected
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     asyncio.run(play())
 

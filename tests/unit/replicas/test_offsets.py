@@ -227,3 +227,23 @@ def test_records_are_deleted_where_the_policy_is_to_delete_whatever_else_it_is(t
         assert beyond.error is (OUT_OF_RANGE if is_allowed else ErrorCode.POLICY_VIOLATION), "the policy comes first"
 
     run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 3])
+def test_a_deletion_ends_where_it_was_to_although_producers_go_on(tmp_path: Path, offset: int) -> None:
+    """-1 is the high watermark of the moment at which it is asked, be it the second time. Source: Kafka 3.9
+    `Partition.deleteRecordsOnLeader`, whose answer says what `DelayedDeleteRecords` waits for."""
+
+    async def scenario(cluster: Cluster) -> None:
+        node, partition = cluster.nodes[1], cluster.nodes[1].partition(TP)
+        for _ in range(2):
+            cluster.nodes[2].paused.clear()
+            start = partition.hw if offset == -1 else offset
+            waiting = asyncio.ensure_future(node.manager.offsets.delete_records({TP: offset}, timeout_ms=5_000))
+            while not waiting.done():
+                await node.manager.producing.produce({TP: batch(1)}, acks=1, timeout_ms=100)
+                await cluster.world.sleep(0.1)
+            assert waiting.result() == {TP: DeleteRecordsResult(low_watermark=start)}
+            assert (partition.log.log_start_offset, partition.hw > start) == (start, True)
+
+    run(tmp_path, scenario)
