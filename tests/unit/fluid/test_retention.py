@@ -1,13 +1,17 @@
-"""How large a log gets: which settings bound it, and which goes before which."""
+"""How large a log gets: which settings bound it, and which goes before which; and where logs begin then."""
 
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
 from itertools import product
 
 import pytest
 
-from broker_sim.fluid.retention import limit_bytes
+from broker_sim.fluid.copies import Copy, Stream
+from broker_sim.fluid.retention import Retention, limit_bytes
+from controller.wire.types import BrokerId, TopicPartition
 
 HOUR_S = 3600
 #: bytes per second: an hour of them is 36 000
@@ -61,3 +65,57 @@ def test_a_log_that_was_longer_stays_as_long(size: float) -> None:
 def test_what_nobody_writes_to_is_bounded_by_its_bytes_alone() -> None:
     assert limit_bytes({"retention.ms": "1000"}, {}, size=7.0, in_bytes_per_s=0.0) == math.inf
     assert limit_bytes({"retention.ms": "1000", "retention.bytes": "500"}, {}, size=7.0, in_bytes_per_s=0.0) == 500
+
+
+TP, LEADER, FOLLOWER = TopicPartition("t", 0), BrokerId(1), BrokerId(2)
+LIMIT, WRITTEN = 100.0, 70.0
+#: Producers write, the brokers check what is too old, a follower copies all, comes or goes, stops or fetches again.
+STEPS = ["write", "check", "copy", "come", "stop"]
+
+
+def test_a_replica_begins_where_its_leader_does_and_disks_have_what_is_behind() -> None:
+    """So does one that was deleted and comes back."""
+    disks: Counter[BrokerId] = Counter()
+    retention = Retention(lambda broker, size: disks.subtract({broker: size}))
+    retention.limits[TP] = LIMIT
+    stream = Stream(TP, LEADER, 0.0, 0.0)
+    begins: dict[BrokerId, float] = {LEADER: 0.0}
+    copy: Copy | None = None
+
+    def attach(copy: Copy) -> None:
+        stream.copies[FOLLOWER] = copy
+        retention.attach(copy, LEADER)
+        begins[FOLLOWER] = begins[LEADER]
+
+    for step in random.Random(7).choices(STEPS, k=3000):
+        fetching = stream.copies.get(FOLLOWER)
+        match step:
+            case "write":
+                stream.end_bytes += WRITTEN
+                disks[LEADER] += WRITTEN
+            case "check":
+                begins[LEADER] = max(begins[LEADER], stream.end_bytes - LIMIT)
+                for lost in retention.check([stream], 0.0):
+                    assert lost.position < begins[LEADER]
+                    attach(lost)
+                begins.update(dict.fromkeys(stream.copies, begins[LEADER]))
+            case "copy" if fetching is not None:
+                disks[FOLLOWER] += stream.end_bytes - fetching.position
+                fetching.position = stream.end_bytes
+            case "come" if copy is not None:
+                disks[FOLLOWER] -= copy.position - retention.forget(TP, FOLLOWER)
+                copy = None
+                stream.copies.clear()
+                del begins[FOLLOWER]
+            case "come":
+                copy = Copy(TP, LEADER, FOLLOWER, position=0.0, at_s=0.0)
+                attach(copy)
+            case "stop" if fetching is not None:
+                del stream.copies[FOLLOWER]
+            case "stop" if copy is not None:
+                attach(copy)
+        ends = {LEADER: stream.end_bytes} | ({} if copy is None else {FOLLOWER: copy.position})
+        assert {broker: retention.start(TP, broker) for broker in ends} == begins
+        sizes = {broker: end - begins[broker] for broker, end in ends.items()}
+        assert (disks[LEADER], disks[FOLLOWER]) == (sizes[LEADER], sizes.get(FOLLOWER, 0.0))
+        assert min(sizes.values()) >= 0
