@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.broker import StartRefused
 from broker_sim.config import BrokerSettings, SettingsError
 from controller.rules.configs.broker import check_broker_change
 from controller.rules.configs.listeners import NodeListener
@@ -16,7 +17,7 @@ from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.records import build_values
 from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
-from controller.wire.zk_operations import GetData
+from controller.wire.zk_operations import Create, Delete, GetData
 from controller.wire.znodes import BrokerIdZNode
 from controller.world.client import BrokerConnection, Disconnected
 
@@ -139,6 +140,49 @@ def test_all_advertised_listeners_are_registered(in_memory: Any) -> None:
             Endpoint(host="outside", port=19094, listener=EXTERNAL),
         )
         await BrokerConnection.open(cluster.client.network, "broker-1", 9099, client_id="test")
+
+    in_memory(scenario)
+
+
+IN, OUT = "broker-1:9092", "outside:19094"
+#: addresses of brokers 2 and 3, who of them dies meanwhile -> which of them broker 1 has, and whose; None: it starts
+TAKEN: list[tuple[dict[int, list[str]], int, tuple[str, int] | None]] = [
+    ({2: [IN, "a:1"], 3: ["b:2"]}, 0, (IN, 2)),
+    ({2: ["a:1", IN], 3: ["b:2"]}, 0, (IN, 2)),
+    ({2: [OUT, "a:1"], 3: ["b:2"]}, 0, (OUT, 2)),
+    ({2: ["a:1", OUT], 3: ["b:2"]}, 0, (OUT, 2)),
+    ({2: ["a:1", "b:2"], 3: ["c:3", IN]}, 0, (IN, 3)),
+    ({2: ["a:1"], 3: [OUT, "b:2"]}, 0, (OUT, 3)),
+    ({2: ["broker-1:9093", "outside:9092"], 3: ["broker-1:19094", "broker-2:9092"]}, 0, None),
+    ({2: ["outside:9094"], 3: []}, 0, None),
+    ({2: [IN, OUT], 3: ["c:3", OUT]}, 2, (OUT, 3)),
+    ({2: ["c:3", OUT], 3: [IN, OUT]}, 3, (OUT, 2)),
+    ({2: [IN, OUT], 3: ["c:3"]}, 2, None),
+]
+
+
+def test_no_broker_starts_with_an_address_that_another_has_of_whichever_listener(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        zk = (await cluster.start(7)).zk
+        for others, dying, taken in TAKEN:
+            paths = [BrokerIdZNode.path(other) for other in others]
+            for path, (other, addresses) in zip(paths, others.items(), strict=True):
+                pairs = [address.split(":") for address in addresses]
+                found = tuple(Endpoint(host=host, port=int(port), listener=f"L{port}") for host, port in pairs)
+                data = BrokerIdZNode.encode(Broker(broker_id=BrokerId(other), endpoints=found), 0)
+                await cluster.in_broker(7, zk.perform([Create(path, data, ephemeral=True)]))
+            broker, refused = cluster.make(1, binds=LISTENERS, inter_broker_listener=INTERNAL), ""
+            starting = asyncio.ensure_future(cluster.in_broker(1, broker.start()))
+            await cluster.world.sleep(5)
+            await cluster.in_broker(7, zk.perform([Delete(BrokerIdZNode.path(dying))]))
+            try:
+                await starting
+            except StartRefused as error:
+                refused = str(error)
+            assert (refused == "") == (taken is None), others
+            assert taken is None or f"{taken[0]} is registered by broker {taken[1]}; " in refused
+            await cluster.in_broker(1, broker.stop(controlled=False))
+            await cluster.in_broker(7, zk.perform([Delete(path) for path in paths]))
 
     in_memory(scenario)
 
