@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,6 +98,48 @@ def test_a_session_ends_once_whoever_notices_and_however_late() -> None:
         await asyncio.sleep(10)
         assert (client.expirations, renewed) == (1, [client.session_id])
         assert client.previous_session_id == first.session_id != client.session_id
+        await client.close()
+
+    run(whole())
+
+
+#: In each new session: with which of the four operations of those who wait for one it ends.
+ENDS = [[1], [2], [3], [4], [1, 1], [1, 2, 3, 4], [4, 3, 2, 1]]
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_what_is_to_be_done_in_each_new_session_is_done_in_the_last_one_in_order_and_once(ends: list[int]) -> None:
+    """Also where sessions end meanwhile: what was begun in them is given up, and does not go on beside it."""
+
+    async def whole() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+        client = ZkClient(server.connector("a", chroot="", session_timeout_ms=6000), log=structlog.get_logger())
+        await client.open()
+        done: list[tuple[str, int]] = []
+        asked, left = Counter[int](), list(ends)
+
+        def end_some(session: SimulatedSession, op: ZkOp, result: ZkResult) -> None:
+            asked[session.session_id] += 1
+            if left and asked[session.session_id] == left[0]:
+                del left[0]
+                server.expire_session(session.session_id)
+
+        async def handle(name: str) -> None:
+            for step in (1, 2):
+                await client.perform_one(Exists("/t"))
+                done.append((f"{name} {step}", client.session_id))
+
+        for name in ("registers", "looks"):
+            client.on_new_session(partial(handle, name))
+        server.on_operation.append(end_some)
+        await client.expire()
+        await asyncio.sleep(60)
+        assert (client.is_connected, client.expirations, left) == (True, 1 + len(ends), [])
+        in_last = [what for what, session in done if session == client.session_id]
+        assert in_last == ["registers 1", "registers 2", "looks 1", "looks 2"]
+        assert asked[client.session_id] == 4
         await client.close()
 
     run(whole())

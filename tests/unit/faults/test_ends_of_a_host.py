@@ -11,7 +11,7 @@ import pytest
 
 from broker_sim.log.checkpoints import CLEAN_SHUTDOWN_FILE
 from controller.world.simulated.world import World, run_world
-from tests.unit.faults.test_in_force import Hosted, row
+from tests.unit.faults.test_in_force import SESSION_MS, Hosted, row
 
 #: after so many steps of the event loop; the whole end has about forty
 STEPS = (0, 1, 2, 3, 5, 8, 12, 16, 17, 20, 25, 30, 40, 80)
@@ -73,3 +73,42 @@ def test_who_is_cancelled_while_a_broker_starts_again_leaves_it_closed(
         return True
 
     ended(tmp_path, begin, steps=again, within_s=60)
+
+
+#: What ends which brokers, one set of faults after the other. The sessions of those killed are left to their timeout.
+KILLS = {
+    "one is killed": [["kill 1"]],
+    "both are killed": [["kill 1", "kill 2"]],
+    "one after the other": [["kill 1"], ["kill 1", "kill 2"]],
+    "one is killed, another stops": [["kill 1", "stop 2"]],
+    "one is killed again": [["kill 1"], [], ["kill 1"]],
+    "one has lost its disks": [["fail_log_dir 1"]],
+    "nobody is": [[]],
+}
+
+
+@pytest.mark.parametrize("after_s", [0, 0.002, 1])
+@pytest.mark.parametrize("kills", KILLS)
+def test_when_all_brokers_are_stopped_no_session_is_left(tmp_path: Path, kills: str, after_s: float) -> None:
+    """Those of killed brokers do not wait for their timeout; who starts brokers next finds their ids free."""
+
+    async def play(world: World) -> None:
+        both, done = Hosted(world, tmp_path), asyncio.Event()
+
+        async def program() -> None:
+            await both.host.start()
+            for faults in KILLS[kills]:
+                split = [fault.split() for fault in faults]
+                dirs = {"fail_log_dir": {"log_dir": str(tmp_path / "1")}}
+                both.host.set_faults([row(kind, broker=int(broker), **dirs.get(kind, {})) for kind, broker in split])
+                await world.sleep(after_s if faults else SESSION_MS / 1000 + 5)
+            began_s = world.loop.time()
+            await both.host.stop()
+            assert world.loop.time() - began_s < 1
+            done.set()
+
+        world.machine("host").start(program())
+        await world.until(done.is_set, within_s=60, what="the end")
+        assert (both.registered(), world.zookeeper.sessions) == ([], {})
+
+    run_world(3, play)
