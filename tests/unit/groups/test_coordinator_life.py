@@ -160,6 +160,48 @@ def test_members_that_leave_are_told_of_one_by_one() -> None:
     play(scenario)
 
 
+FATES = {"U": UNKNOWN, "R": ErrorCode.REBALANCE_IN_PROGRESS, "N": NONE}
+#: who leaves, in one request (`a` leads, `z` is nobody) -> what `b` and `c` are told where they wait for assignments,
+#: and where they wait in JoinGroup for `a`, which has not come; `-`: they wait on
+TOGETHER = {
+    "z": ("--", "--"),
+    "bz": ("UR", "U-"),
+    "abz": ("RR", "NN"),
+    "zba": ("UR", "UN"),
+    "abcz": ("RR", "NN"),
+    "zcba": ("RU", "UU"),
+}
+
+
+@pytest.mark.parametrize("waits_in", ["SyncGroup", "JoinGroup", "nothing"])
+@pytest.mark.parametrize("leavers", TOGETHER)
+def test_what_each_of_those_that_leave_together_causes_is_done(leavers: str, waits_in: str) -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        joined = await asyncio.gather(*(at.join("a") for _ in "abc"))
+        ids = {name: answer.member_id for name, answer in zip("abc", joined, strict=True)}
+        asked: list[asyncio.Future[Any]] = []
+        if waits_in == "SyncGroup":
+            asked = [asyncio.ensure_future(at.sync("a", ids[name], 1)) for name in "bc"]
+        else:
+            await at.sync("a", ids["a"], 1)
+        if waits_in == "JoinGroup":
+            other = (("range", b"other"),)
+            asked = [asyncio.ensure_future(at.join("a", ids[name], protocols=other)) for name in "bc"]
+        await world.sleep(0.1)
+        found = at.groups.leave("a", [(ids.get(name, "nobody"), None) for name in leavers])
+        assert found == (NONE, [UNKNOWN if name == "z" else NONE for name in leavers])
+        await world.sleep(0.1)
+        fates = TOGETHER[leavers][waits_in == "JoinGroup"]
+        told = [request.result().error if request.done() else None for request in asked]
+        assert told == [FATES.get(fate) for fate in fates][: len(asked)]
+        stored = at.log.read(1).groups.get("a")
+        is_stored_empty = stored is not None and not stored.members
+        assert is_stored_empty == (at.groups.entry("a").group.state is GroupState.EMPTY) == (len(leavers) == 4)
+
+    play(scenario)
+
+
 # -- partitions that come and go --------------------------------------------------------------------------------------
 
 

@@ -193,6 +193,31 @@ def test_who_neither_syncs_nor_beats_is_gone_once_and_the_others_go_on(
     assert set(play.answers) == set(range(1, play.ticket + 1))
 
 
+@pytest.mark.parametrize("synced", ["", "A", "B", "AB"])
+@pytest.mark.parametrize("is_left", [False, True], ids=["another joins", "one leaves"])
+def test_the_wait_for_syncs_ends_with_their_generation(synced: str, *, is_left: bool) -> None:
+    """Who had not synced then, and joins again in time, stays: also where the leader's sync had made the group stable.
+
+    Source: Kafka 3.9 `GroupCoordinator.prepareRebalance`, which calls `removeSyncExpiration` in whatever state.
+    """
+    play, patient = Play(), {"session_timeout_ms": 10 * REBALANCE_MS}
+    for member in "ABC":
+        play.join_twice(member, **patient)
+    play.until(6_000)
+    for member in synced:
+        play.sync(member, **dict.fromkeys("ABC", b"x"))
+    play.until(6_000 + REBALANCE_MS // 2)
+    if is_left:
+        play.perform(play.group.leave("C", None, play.now)[1])
+    else:
+        play.join_twice("D", **patient)
+    waiting = play.join(join_request("B", **patient))
+    play.until(6_000 + REBALANCE_MS)
+    assert (play.group.state, list(play.group.members)) == (PREPARING, ["A", "B", *("" if is_left else "CD")])
+    play.until(6_000 + REBALANCE_MS * 3 // 2)
+    assert [member.member_id for member in play.answers[waiting].members] == ["B", *("" if is_left else "D")]
+
+
 # -- answers of the log -----------------------------------------------------------------------------------------------
 
 

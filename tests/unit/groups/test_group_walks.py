@@ -155,7 +155,7 @@ class Walk:
     def step(self) -> None:
         chance = self.chance
         member, instance, generation = self.someone()
-        match chance.choice(["new"] * 3 + ["again"] * 3 + ["all"] * 6 + ["time"] * 6 + ["sync"] * 2
+        match chance.choice(["new"] * 3 + ["again"] * 3 + ["all"] * 6 + ["time"] * 6 + ["sync", "lead"] * 2
                             + ["log", "log", "beat", "commit", "leave", "odd", "static", "static"]):  # fmt: skip
             case "new":
                 self.join("", None)
@@ -175,6 +175,10 @@ class Walk:
                     member, instance, generation = chance.choice(waiting), None, self.model.generation
                 kinds = chance.choice([(None, None)] * 3 + [("consumer", "range"), ("connect", None), (None, "other")])
                 self.sync(member, instance, generation, protocol_type=kinds[0], protocol_name=kinds[1])
+            case "lead" if self.model.state is GroupState.COMPLETING_REBALANCE:  # before the others have synced
+                leader = self.model.leader or ""
+                self.sync(leader, self.model.seats[leader].came.group_instance_id, self.model.generation)
+                self.log_answers()
             case "log":
                 self.log_answers()
             case "beat":
