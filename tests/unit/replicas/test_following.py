@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from broker_sim.replicas.fetch_session import FetchSessionCache
 from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
 from tests.worlds.replicas import Cluster
@@ -163,21 +165,56 @@ def test_a_refusal_of_the_former_epoch_does_not_stop_the_newer_one(tmp_path: Pat
     Cluster.run(tmp_path, scenario, brokers=(1, 2, 3))
 
 
-@pytest.mark.parametrize("then", ["a newer epoch", "it is deleted", "it leads", "nothing"])
-def test_records_that_come_after_the_follower_heard_of_another_state_are_not_taken(tmp_path: Path, then: str) -> None:
-    """Nor do they count for its throttle."""
+def on_their_way(cluster: Cluster) -> Callable[[], bool]:
+    answers = slow_answers(cluster, 0.3)
+    return lambda: any(p["records"] for p in of_partition(answers))
+
+
+def at_a_slow_disk(cluster: Cluster) -> Callable[[], bool]:
+    waiting: list[int] = []
+    cluster.nodes[2].manager.table.disk_wait_s = lambda _, size: waiting.append(size) or 0.3
+    return lambda: bool(waiting)
+
+
+def behind_another_partition(cluster: Cluster) -> Callable[[], bool]:
+    """Of the same answer: its leader refuses it, and takes long to say where its log begins and ends."""
+    leader, other, asked = cluster.nodes[1], TopicPartition("a", 0), list[Any]()
+    cluster.appoint(other, 1, BOTH, BOTH, is_new=True)
+    answer, answer_fetch = leader.answer, leader.answer_fetch
+
+    async def refusing(body: Any) -> Any:
+        made = await answer_fetch(body)
+        if any(p["records"] for p in of_partition([made])):
+            refused = {"partition_index": 0, "error_code": ErrorCode.OFFSET_OUT_OF_RANGE, "records": b""}
+            made["responses"].insert(0, {"topic": other.topic, "partitions": [refused]})
+        return made
+
+    async def slowly(request: Any) -> Any:
+        if request.api_key == ApiKey.LIST_OFFSETS:
+            asked.append(request)
+            await asyncio.sleep(0.15)
+        return await answer(request)
+
+    leader.answer_fetch, leader.answer = refusing, slowly
+    return lambda: bool(asked)
+
+
+@pytest.mark.parametrize("wait", [on_their_way, at_a_slow_disk, behind_another_partition])
+@pytest.mark.parametrize("then", ["a newer epoch", "it is deleted", "it stops", "it leads", "nothing"])
+def test_records_that_wait_while_the_follower_hears_of_another_state_are_not_taken(
+    tmp_path: Path, then: str, wait: Callable[[Cluster], Callable[[], bool]]
+) -> None:
+    """Wherever they wait. Nor do they count for its throttle."""
 
     async def scenario(cluster: Cluster) -> None:
         follower = cluster.nodes[2].manager
         follower.configs.set_throttled_replicas("t", "", "*")
         follower.configs.set_throttle_rates(follower=1_000_000)
         cluster.appoint(TP, 1, BOTH, BOTH, is_new=True)
-        answers = slow_answers(cluster, 0.3)
+        do_wait = wait(cluster)
         await cluster.world.sleep(2)
         await cluster.produce(TP, 1, [b"x" * 10_000])
-        await cluster.world.until(
-            lambda: any(p["records"] for p in of_partition(answers)), within_s=2, what="records are under way"
-        )
+        await cluster.world.until(do_wait, within_s=2, what="records wait")
         before = follower.table.follower_quota.rate(cluster.world.clock.now_ms())
         partition = cluster.nodes[2].partition(TP)
         cluster.nodes[2].paused.add(TP)
@@ -186,6 +223,8 @@ def test_records_that_come_after_the_follower_heard_of_another_state_are_not_tak
                 cluster.appoint(TP, 1, BOTH, BOTH)
             case "it is deleted":
                 cluster.stop_replica(TP, 2, delete=True)
+            case "it stops":
+                cluster.stop_replica(TP, 2, delete=False)
             case "it leads":
                 cluster.appoint(TP, 2, BOTH, BOTH, to=(2,))
         log = follower.table.dirs.get(TP)
