@@ -136,6 +136,44 @@ def test_what_was_cut_while_it_moved_is_not_in_the_new_place(cluster_of: type[Cl
     run(cluster_of, tmp_path, scenario, **PIECES)
 
 
+@pytest.mark.parametrize("of_one_topic", [True, False])
+def test_settings_count_in_both_places_and_stay(
+    cluster_of: type[Cluster], tmp_path: Path, *, of_one_topic: bool
+) -> None:
+    """Whenever they change: before it moves, while it does, and when it is there."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await filled(cluster)
+        cluster.appoint(TopicPartition("u", 0), 1, (1,), (1,), is_new=True)
+        configs, moving = cluster.nodes[1].manager.configs, cluster.nodes[1].partition(TP)
+        default = moving.log.config.retention_ms
+
+        def counts(value: int | None) -> None:
+            values = {} if value is None else {"retention.ms" if of_one_topic else "log.retention.ms": str(value)}
+            if of_one_topic:
+                configs.set_topic_config("t", values)
+            else:
+                configs.set_broker_config(values)
+            logs = [log for log in (moving.log, moving.future_log) if log is not None]
+            assert {log.config.retention_ms for log in logs} == {default if value is None else value}
+            other = cluster.nodes[1].partition(TopicPartition("u", 0)).log
+            assert other.config.retention_ms == (default if of_one_topic or value is None else value)
+
+        counts(1)
+        throttle(cluster, 2_000)
+        assert move(cluster, tmp_path, "b") is ErrorCode.NONE
+        await cluster.world.sleep(2)
+        assert moving.future_log.config.retention_ms == 1
+        for value in (2, None, 3):
+            counts(value)
+        throttle(cluster, None)
+        await moved(cluster, "b")
+        assert moving.log.config.retention_ms == 3
+        counts(4)
+
+    run(cluster_of, tmp_path, scenario, **PIECES)
+
+
 @pytest.mark.parametrize("rate", [2_000, 5_000])
 def test_the_rate_is_kept(cluster_of: type[Cluster], tmp_path: Path, rate: Any) -> None:
     async def scenario(cluster: Cluster) -> None:
