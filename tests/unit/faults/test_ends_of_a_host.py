@@ -76,7 +76,7 @@ def test_who_is_cancelled_while_a_broker_starts_again_leaves_it_closed(
 
 
 #: What ends which brokers, one set of faults after the other. The sessions of those killed are left to their timeout.
-KILLS = {
+KILLS: dict[str, list[list[str]]] = {
     "one is killed": [["kill 1"]],
     "both are killed": [["kill 1", "kill 2"]],
     "one after the other": [["kill 1"], ["kill 1", "kill 2"]],

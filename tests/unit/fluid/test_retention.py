@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from itertools import product
 
 import pytest
@@ -75,8 +74,8 @@ STEPS = ["write", "check", "copy", "come", "stop"]
 
 def test_a_replica_begins_where_its_leader_does_and_disks_have_what_is_behind() -> None:
     """So does one that was deleted and comes back."""
-    disks: Counter[BrokerId] = Counter()
-    retention = Retention(lambda broker, size: disks.subtract({broker: size}))
+    disks = dict.fromkeys((LEADER, FOLLOWER), 0.0)
+    retention = Retention(lambda broker, size: disks.update({broker: disks[broker] - size}))
     retention.limits[TP] = LIMIT
     stream = Stream(TP, LEADER, 0.0, 0.0)
     begins: dict[BrokerId, float] = {LEADER: 0.0}
