@@ -227,17 +227,6 @@ def test_copies_of_a_file_change_nothing() -> None:
 # -- ticks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("forgotten", [False, True])
-def test_a_fetch_that_names_topics_by_id_is_not_torn(forgotten: bool) -> None:
-    """From version 13 on: the line is whole, but of no use without the names."""
-    by_id = [{"topicId": "jFweP_mLQEG", "partitions": [0] if forgotten else [{"partition": 0, "fetchOffset": 5}]}]
-    asked = {"replicaState": {"replicaId": 2}, "sessionId": 0, "sessionEpoch": 0, "topics": [], **(
-        {"forgottenTopicsData": by_id} if forgotten else {"topics": by_id}
-    )}  # fmt: skip
-    facts, reader = read([request(1, "FETCH", asked, {"errorCode": 0, "sessionId": 77, "responses": []})])
-    assert ([bad.reason for bad in reader.bad], facts) == (["unknown_text"], [])
-
-
 def test_requests_without_a_start_tell_of_no_ticks() -> None:
     """Logs may begin in the middle of a process: the files before are rotated away."""
     ticks = Ticks()

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -144,3 +145,14 @@ def test_a_request_of_an_old_kafka_and_a_torn_one_are_told_of() -> None:
     torn = fetch(1, 0, {0: 5})[:200]
     _, reader = read([old, torn])
     assert [bad.reason for bad in reader.bad] == ["unknown_text", "torn"]
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_fetch_that_names_topics_by_id_is_not_torn(forgotten: bool) -> None:
+    """From version 13 on: the line is whole, but of no use without the names."""
+    by_id = [{"topicId": "jFweP_mLQEG", "partitions": [0] if forgotten else [{"partition": 0, "fetchOffset": 5}]}]
+    asked = {"replicaState": {"replicaId": 2}, "sessionId": 0, "sessionEpoch": 0, "topics": [], **(
+        {"forgottenTopicsData": by_id} if forgotten else {"topics": by_id}
+    )}  # fmt: skip
+    facts, reader = read([request(1, "FETCH", asked, {"errorCode": 0, "sessionId": 77, "responses": []})])
+    assert ([bad.reason for bad in reader.bad], facts) == (["unknown_text"], [])
