@@ -182,8 +182,8 @@ class FluidBroker:
         context = self.context
         await context.registration.register()
         self._zk.on_new_session(context.registration.register_again)
+        self._zk.on_new_session(configs.look_again)  # before it arms a watch, which a session may take along
         await configs.start()
-        self._zk.on_new_session(configs.look_again)
         assert self._server is not None
         self._server.serve_requests()
 
