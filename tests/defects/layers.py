@@ -21,7 +21,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/admin": ("admin",),
     "controller/local": ("local", "faults"),
     "controller/local/why_local": ("tests/unit/admin/test_why.py", "local"),
-    "controller/demo": ("demo",),
+    "controller/demo": ("demo", "tests/unit/local/test_advice.py"),
     "controller/embedded": (
         "tests/local/test_embedded.py",
         "tests/local/test_full_disk.py",

@@ -265,10 +265,12 @@ def test_a_transition_that_no_table_has() -> None:
 
 
 def shutdown_world(leader: int, isr: tuple[int, ...]) -> Any:
-    """Broker 1 has a replica of `t-0`, which others have, too, of `alone-0`, and of a topic that is to be deleted."""
-    replicas = {("t", 0): (1, 2, 3), ("alone", 0): (1,), ("goes", 0): (1, 2)}
+    """Broker 1 has a replica of `t-0`, which others have, too, of `alone-0`, and of a topic that is to be deleted; it
+    leads `left-0`, from which a move has dropped it in vain."""
+    replicas = {("t", 0): (1, 2, 3), ("alone", 0): (1,), ("goes", 0): (1, 2), ("left", 0): (2, 3)}
     view = SimpleNamespace(
-        partitions_on=lambda broker: [TopicPartition(*tp) for tp in replicas],
+        partitions_on=lambda broker: [TopicPartition(*tp) for tp, of in replicas.items() if broker in of],
+        partitions_led_by=lambda broker: [TopicPartition(*tp) for tp in replicas],
         assignment=lambda tp: SimpleNamespace(replicas=replicas[tp]),
         leadership=lambda tp: SimpleNamespace(leader=leader, isr=isr) if tp.topic == "t" else None,
         is_begun=lambda tp, broker: True,
@@ -285,7 +287,9 @@ def shutdown_world(leader: int, isr: tuple[int, ...]) -> Any:
         (1, (1, 2), ["t-0"], ""),
         (-1, (1,), [], ""),
         (2, (1, 2), [], "is in the ISR (1, 2) of t-0"),
+        (1, (1, 2), ["t-0", "left-0"], ""),
         (1, (1, 2), ["alone-0"], "waits for ['alone-0']"),
+        (1, (1, 2), ["goes-0"], "waits for ['goes-0']"),
     ],
 )
 def test_what_a_controlled_shutdown_leaves(

@@ -91,13 +91,15 @@ class Transitions:
 
         Only what it leads holds it up: where ZooKeeper refuses to take a follower out of an ISR, that is logged, and it
         may go all the same, as in Kafka (`doControlledShutdown` returns the partitions that the broker still leads).
+        It may lead what a move has dropped it from in vain, and waits for that as for all that it leads.
         Who is added and has not begun is no member, whatever the ISR says: it leaves when the leader hears of it. §8.5
         """
         self.judged += 1
         state: ClusterView = self._controllers[controller].state
         replicas = {tp: state.assignment(tp).replicas for tp in state.partitions_on(broker)}
         shared = [tp for tp, of in replicas.items() if len(of) > 1 and not state.is_queued_for_deletion(tp.topic)]
-        if not set(remaining) <= {str(tp) for tp in shared}:
+        led = [tp for tp in state.partitions_led_by(broker) if len(state.assignment(tp).replicas) > 1]
+        if not set(remaining) <= {str(tp) for tp in (*shared, *led) if not state.is_queued_for_deletion(tp.topic)}:
             self.broken.append(f"broker {broker} waits for {remaining}, which nobody else has")
         for tp in shared:
             leadership = state.leadership(tp)
