@@ -23,7 +23,7 @@ from broker_sim.replay.logs.lines import HEAD_PATTERN
 _HEAD_BYTES: Final = 256 * 1024
 _TEXT_BYTES: Final = 1024 * 1024
 #: What a packed file begins with, whatever its name is.
-GZIP_MAGIC: Final = b"\x1f\x8b"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _RECORD: Final = re.compile(HEAD_PATTERN, re.M)
 _SPEAKER: Final = re.compile(
@@ -105,6 +105,12 @@ def _all_files(paths: Sequence[Path], only: Sequence[str]) -> list[Path]:
     return sorted(found)
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed, by its bytes. Raises: OSError."""
+    with path.open("rb") as stream:
+        return stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
 def _looked_at(path: Path) -> LogFile:
     try:
         size = path.stat().st_size
@@ -122,7 +128,7 @@ def _looked_at(path: Path) -> LogFile:
 
 def _text_of(head: bytes) -> str | None:
     """The beginning of a file as text, unpacked; None for what is no text."""
-    if head.startswith(GZIP_MAGIC):
+    if head.startswith(_GZIP_MAGIC):
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, _TEXT_BYTES)
         except zlib.error:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker_sim.replay.logs.files import GZIP_MAGIC
+from broker_sim.replay.logs.files import is_packed
 from broker_sim.replay.logs.lines import HEAD_PATTERN
 from broker_sim.replay.logs.reader import KEPT_PATTERN
 
@@ -50,10 +50,9 @@ class TornFile(ValueError):
 
 
 def pieces_of(file: Path, size: int, *, piece_bytes: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of a file of so many bytes. Whether it is packed tell its bytes, as they do to `files`."""
-    with file.open("rb") as stream:
-        if stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC:
-            return [Piece(str(file), 0, None)]
+    """The pieces of a file of so many bytes. Raises: OSError."""
+    if is_packed(file):
+        return [Piece(str(file), 0, None)]
     starts = range(0, size, piece_bytes)
     return [Piece(str(file), start, min(start + piece_bytes, size)) for start in starts]
 

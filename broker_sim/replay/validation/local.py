@@ -19,7 +19,8 @@ from broker_sim.isr import PROFILES
 from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, FactRow
 from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.logs.facts import CLUSTER, OF_CLUSTER, OF_SESSIONS, Fact, What
-from broker_sim.replay.logs.files import FileKind, LogFile
+from broker_sim.replay.logs.files import FileKind, LogFile, is_packed
+from broker_sim.replay.logs.kinds_of_brokers import Marks, brokers_of
 from broker_sim.replay.logs.reader import LogReader, Place, kept_pattern
 from broker_sim.replay.logs.request_lines import Sessions
 from broker_sim.replay.logs.ticks import Ticks
@@ -50,7 +51,10 @@ def rows_of_trace(file: Path) -> list[Row]:
 def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
     """Log files as trace rows; a row's nulls are absent."""
     facts = [fact for file in files if file.kind is FileKind.LOG for fact in _facts(file, zone)]
-    brokers = frozenset(fact.broker for fact in facts if fact.broker is not None)
+    marks = Marks()
+    for fact in facts:
+        marks.take(fact)
+    brokers = brokers_of(marks.seen())
     groups: dict[tuple[Any, ...], list[Fact]] = defaultdict(list)
     woven = (f for f in facts if f.what not in (*OF_SESSIONS, What.ANSWERED))
     for fact in (*woven, *_fetches(facts), *_ticks(facts)):
@@ -58,7 +62,7 @@ def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
         groups[fact.topic, fact.partition, of_broker].append(fact)
     rows: list[Row] = []
     for group in groups.values():
-        weave = Weave(brokers=brokers)
+        weave = Weave(brokers.unsaid, brokers.every, brokers.starts)
         for fact in sorted(group, key=lambda f: (f.at_us, f.file or "", f.line or 0, f.sub)):
             weave.feed(fact)
         weave.finish()
@@ -72,7 +76,7 @@ def _without_nulls(row: Row) -> Row:
 
 def _facts(file: LogFile, zone: ZoneInfo) -> Iterator[Fact]:
     reader, kept, number = LogReader(zone, file.broker), re.compile(kept_pattern(zone)), 0
-    opener: Any = gzip.open if file.path.suffix == ".gz" else open
+    opener: Any = gzip.open if is_packed(file.path) else open
     with opener(file.path, "rt", encoding="utf-8", errors="replace") as lines:
         for number, text in enumerate(lines):
             line = text.rstrip("\r\n")

@@ -8,6 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
+from broker_sim.replay.logs.files import is_packed
+
 TRUTH_FILE: Final = "truth.jsonl"
 _RECORD_BEGINS: Final = b"["
 
@@ -69,7 +71,7 @@ def _broker_of(run: Path, file: Path) -> str:
 
 
 def _unpacked(file: Path) -> bytes:
-    opener: Any = gzip.open if file.suffix == ".gz" else open
+    opener: Any = gzip.open if is_packed(file) else open
     with opener(file, "rb") as stream:
         content: bytes = stream.read()
         return content
