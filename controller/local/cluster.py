@@ -320,7 +320,7 @@ class Cluster:
     async def _start_controller(self, controller_id: int) -> None:
         name = f"controller-{controller_id}"
         argv = self.plan.controller_arguments(controller_id)
-        child = self._controllers[controller_id] = await self._start_program(name, argv)
+        child = self._controllers[controller_id] = await self._start_program(name, argv, self.plan.settings)
         self.write_file()
         await child.wait_for_event(ev.CONTROLLER_STARTED, timeout_s=_START_S)
 
@@ -343,8 +343,8 @@ class Cluster:
 
         await child.wait_for_rows(is_up, len(ids), timeout_s=_START_S + _START_EACH_S * len(ids))
 
-    async def _start_program(self, name: str, argv: Sequence[str], settings: Sequence[str] | None = None) -> Child:
-        overrides = [word for setting in settings or self.plan.settings for word in ("--override", setting)]
+    async def _start_program(self, name: str, argv: Sequence[str], settings: Sequence[str]) -> Child:
+        overrides = [word for setting in settings for word in ("--override", setting)]
         more = ["--zookeeper", self.plan.zookeeper, *overrides, "--log-level", self.plan.log_level]
         command = [sys.executable, "-m", *argv, *more]
         return await start_child(name, command, log_path=self.plan.log_path(name), cwd=self.plan.data)

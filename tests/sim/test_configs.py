@@ -84,19 +84,19 @@ def test_a_setting_whose_end_a_broker_has_not_taken() -> None:
     assert "ZooKeeper says 2000" in scene.problems
 
 
-def test_a_throttle_that_a_broker_has_not_taken() -> None:
+@pytest.mark.parametrize(
+    ("quota", "rate"),
+    [
+        ("leader_quota", "leader.replication.throttled.rate"),
+        ("follower_quota", "follower.replication.throttled.rate"),
+        ("alter_log_dirs_quota", "replica.alter.log.dirs.io.max.bytes.per.second"),
+    ],
+)
+def test_a_rate_that_a_broker_has_not_taken(quota: str, rate: str) -> None:
     scene = Scene()
-    scene.set("brokers/1", leader_replication_throttled_rate="100")
-    assert "leader.replication.throttled.rate=None, ZooKeeper says 100" in scene.problems
-    scene.quota.bound = 100
-    assert scene.problems == ""
-
-
-def test_a_rate_of_moves_between_dirs_that_a_broker_has_not_taken() -> None:
-    scene = Scene()
-    scene.set("brokers/1", replica_alter_log_dirs_io_max_bytes_per_second="100")
-    assert "io.max.bytes.per.second=None, ZooKeeper says 100" in scene.problems
-    scene.dirs_quota.bound = 100
+    scene.set("brokers/1", True, **{rate: "100"})
+    assert f"{rate}=None, ZooKeeper says 100" in scene.problems
+    getattr(scene.table, quota).bound = 100
     assert scene.problems == ""
 
 

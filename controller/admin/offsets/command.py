@@ -135,10 +135,7 @@ def partition_filter(args: Arguments) -> PartitionFilter:
     if (patterns := args.value("topic-partitions")) is not None:
         rules = [_rule(text) for text in java_split(patterns)]
         return lambda partition: any(rule(partition) for rule in rules)
-    numbers = one_topic.partition_numbers(args)
-    if numbers is not None and None in numbers:
-        expected = "--partitions expects a comma separated list of numeric partition ids"
-        raise _terse(f"{expected}, but received: {args.value('partitions')}")
+    numbers = one_topic.partition_numbers(args, _terse)
     return lambda partition: numbers is None or partition.partition in numbers
 
 

@@ -31,29 +31,26 @@ TABLE: Final = OptionTable(
 def check(args: Arguments) -> None:
     """Raises UsageExit, ToolFailure."""
     args.require("broker-list", "topic")
-    _numbers(args)
+    partition_numbers(args)
     if java_integer(args.value("time") or "", _LONG) is None:
         raise ToolFailure(f"Cannot parse argument '{args.value('time')}' of option time")
 
 
-def partition_numbers(args: Arguments) -> set[int | None] | None:
-    """What `--partitions` lists, None for what is no number; without any number all are meant: None."""
-    words = java_split(args.value("partitions") or "")
-    return {java_integer(word) for word in words} if any(words) else None
-
-
-def _numbers(args: Arguments) -> set[int] | None:
-    """The partitions asked for; None for all. Raises ToolFailure."""
-    numbers = partition_numbers(args)
-    if numbers is not None and None in numbers:
-        expected = "--partitions expects a comma separated list of numeric partition ids"
-        raise ToolFailure(f"{expected}, but received: {args.value('partitions')}")
-    return None if numbers is None else {number for number in numbers if number is not None}
+def partition_numbers(args: Arguments, failure: Callable[[str], ToolFailure] = ToolFailure) -> set[int] | None:
+    """The partitions that `--partitions` lists; None for all, also where it lists none. Raises what `failure` makes."""
+    text = args.value("partitions") or ""
+    words = java_split(text)
+    if not any(words):
+        return None
+    numbers = {java_integer(word) for word in words}
+    if None in numbers:
+        raise failure(f"--partitions expects a comma separated list of numeric partition ids, but received: {text}")
+    return {number for number in numbers if number is not None}
 
 
 async def perform(run: Run) -> int:
     """Prints `topic:partition:offset` by partition; the offset is empty where there is none."""
-    name, numbers = run.args.value("topic") or "", _numbers(run.args)
+    name, numbers = run.args.value("topic") or "", partition_numbers(run.args)
     topic = (await describe_topics(run.admin, [name]))[name]
     if not isinstance(topic, TopicInfo):
         run.console.complain(f"Topic {name} does not exist")

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller.wire.types import TopicPartition
+from controller.wire.whole import whole
 
 #: Width of a bucket of latencies: 5 %.
 _STEP: Final = math.log(1.05)
 _LEAST_MS: Final = 0.05
 #: A partition that gets a record each second has no pause before this.
 PAUSE_S: Final = 1.0
-
-
 #: Below this, records per second; up to these, keys, and producers, groups or consumers.
 RATE_MAX: Final = 1e7
 KEYS_MAX: Final = 10**9
@@ -26,9 +25,10 @@ THREADS_MAX: Final = 64
 def parse_size(text: str) -> tuple[int, int]:
     """The least and the most bytes of a value. Raises: ValueError, which says what is expected."""
     low, _, high = text.partition("-")
-    if not (low + high).isascii() or not low.isdigit() or not (high or low).isdigit() or int(high or low) < int(low):
+    least, most = whole(low), whole(high or low)
+    if least is None or most is None or most < least:
         raise ValueError(f"{text!r}: expected bytes such as 100 or 100-2000")
-    return int(low), int(high or low)
+    return least, most
 
 
 @dataclass(slots=True)

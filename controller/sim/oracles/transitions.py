@@ -96,10 +96,10 @@ class Transitions:
         """
         self.judged += 1
         state: ClusterView = self._controllers[controller].state
-        replicas = {tp: state.assignment(tp).replicas for tp in state.partitions_on(broker)}
+        its_own = sorted({*state.partitions_on(broker), *state.partitions_led_by(broker)})
+        replicas = {tp: state.assignment(tp).replicas for tp in its_own}
         shared = [tp for tp, of in replicas.items() if len(of) > 1 and not state.is_queued_for_deletion(tp.topic)]
-        led = [tp for tp in state.partitions_led_by(broker) if len(state.assignment(tp).replicas) > 1]
-        if not set(remaining) <= {str(tp) for tp in (*shared, *led) if not state.is_queued_for_deletion(tp.topic)}:
+        if not set(remaining) <= {str(tp) for tp in shared}:
             self.broken.append(f"broker {broker} waits for {remaining}, which nobody else has")
         for tp in shared:
             leadership = state.leadership(tp)

@@ -17,9 +17,20 @@ from controller.world.ports import ZkSession
 from controller.world.simulated.clock import SimulatedClock
 from controller.world.simulated.loop import VirtualTimeLoop, run
 from controller.world.simulated.zk_session import SimulatedSession
-from controller.world.simulated.zookeeper import SimulatedZooKeeper
+from controller.world.simulated.zookeeper import SimulatedConnector, SimulatedZooKeeper
 
 CALLS_MAX = 50
+
+
+async def opened() -> tuple[SimulatedZooKeeper, SimulatedConnector, ZkClient]:
+    """A ZooKeeper, and a client that has a session there."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
+    connector = server.connector("a", chroot="", session_timeout_ms=6000)
+    client = ZkClient(connector, log=structlog.get_logger())
+    await client.open()
+    return server, connector, client
 
 
 class SpinsError(BaseException):
@@ -48,11 +59,7 @@ def test_who_waits_when_it_is_closed_holds_up_nobody(how: str, monkeypatch: pyte
     monkeypatch.setattr(SimulatedSession, "close", slow_close)
 
     async def whole() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
-        client = ZkClient(server.connector("a", chroot="", session_timeout_ms=6000), log=structlog.get_logger())
-        await client.open()
+        _, _, client = await opened()
         await client.perform([Create("/t")])
         asking = [asyncio.create_task(client.perform_one(Exists("/t"))) for _ in range(3)]
         await asyncio.sleep(0)
@@ -73,11 +80,7 @@ def test_a_session_ends_once_whoever_notices_and_however_late() -> None:
     """Of two requests in the same session one learns of its end when the next session is there already."""
 
     async def whole() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
-        client = ZkClient(server.connector("a", chroot="", session_timeout_ms=6000), log=structlog.get_logger())
-        await client.open()
+        _, _, client = await opened()
         first = client.session
         assert first is not None
 
@@ -112,11 +115,7 @@ def test_what_is_to_be_done_in_each_new_session_is_done_in_the_last_one_in_order
     """Also where sessions end meanwhile: what was begun in them is given up, and does not go on beside it."""
 
     async def whole() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
-        client = ZkClient(server.connector("a", chroot="", session_timeout_ms=6000), log=structlog.get_logger())
-        await client.open()
+        server, _, client = await opened()
         done: list[tuple[str, int]] = []
         asked, left = Counter[int](), list(ends)
 
@@ -150,13 +149,7 @@ def test_a_session_is_renewed_whatever_fails_meanwhile(error: Exception) -> None
     """Source: Kafka 3.9 `ZooKeeperClient.reinitialize`, which tries for ever."""
 
     async def whole() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        connector = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop)).connector(
-            "a", chroot="", session_timeout_ms=6000
-        )
-        client = ZkClient(connector, log=structlog.get_logger())
-        await client.open()
+        _, connector, client = await opened()
         connect, failures = connector.connect, iter([error] * 3)
 
         async def fail(**callbacks: Any) -> ZkSession:
@@ -178,12 +171,7 @@ def test_who_waits_for_a_session_that_has_ended_when_it_comes_waits_for_the_next
     waited, before the others of them run."""
 
     async def whole() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTimeLoop)
-        server = SimulatedZooKeeper(random.Random(1), SimulatedClock(loop))
-        connector = server.connector("a", chroot="", session_timeout_ms=6000)
-        client = ZkClient(connector, log=structlog.get_logger())
-        await client.open()
+        server, connector, client = await opened()
         connect, ends = connector.connect, iter([True])
 
         async def ended(**callbacks: Any) -> ZkSession:
