@@ -53,12 +53,14 @@ class ControllerForwarding:
         loop, reason = asyncio.get_running_loop(), "no controller is known"
         asked_s = max(timeout_ms / 1000, SHORTEST_S)
         end = loop.time() + asked_s
-        deadline = end - asked_s + min(asked_s, self._settings.request_timeout_ms / 1000)
+        deadline = min(end, loop.time() + self._settings.request_timeout_ms / 1000)
         while loop.time() < deadline and not self._metadata.controller_is_broker:
             endpoint = self._metadata.controller_endpoint
             if endpoint is not None:
                 try:
-                    answer = await self._exchange(endpoint, api_key, version, body, end - loop.time() + GRACE_S)
+                    connection = await self._connection(endpoint, deadline - loop.time() + GRACE_S)
+                    left_s = end - loop.time() + GRACE_S
+                    answer = await self._exchange(endpoint, connection, api_key, version, body, left_s)
                 except (OSError, TimeoutError, Disconnected, ProtocolError) as error:
                     reason = f"{endpoint.host}:{endpoint.port}: {str(error) or type(error).__name__}"
                 else:
@@ -74,10 +76,14 @@ class ControllerForwarding:
         return lambda: self._metadata.controller_endpoint not in (None, endpoint)
 
     async def _exchange(
-        self, endpoint: Endpoint, api_key: ApiKey, version: int, body: Mapping[str, Any], timeout_s: float
+        self,
+        endpoint: Endpoint,
+        connection: BrokerConnection,
+        api_key: ApiKey,
+        version: int,
+        body: Mapping[str, Any],
+        timeout_s: float,
     ) -> Mapping[str, Any]:
-        connect_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
-        connection = await self._connection(endpoint, connect_s)
         try:
             answer = await connection.call(api_key, version, body, timeout_s=timeout_s)
         except BaseException:

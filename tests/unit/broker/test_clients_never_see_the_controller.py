@@ -255,6 +255,24 @@ def test_a_controller_that_needs_all_the_time_is_asked_once(in_memory: Any, take
     in_memory(scenario)
 
 
+def test_a_controller_that_cannot_be_reached_is_given_up_after_a_while_whatever_time_there_is(in_memory: Any) -> None:
+    """`request.timeout.ms`: nobody has the request yet, so who asks again finds nothing done."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        controller = Controller(cluster, 901)
+        await controller.listen()
+        await controller.tell()
+        client = await cluster.connect(1)
+        cluster.world.network.cut("broker-1", controller.machine.name)
+        asked = client.call(ApiKey.CREATE_TOPICS, 5, {**CREATE, "timeout": 120_000}, timeout_s=200)
+        answer, took_s = await elapsed(asked)
+        assert answer.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        assert 30 <= took_s <= 36 and controller.asked == []
+
+    in_memory(scenario)
+
+
 # -- what kind of controller it is ------------------------------------------------------------------------------------
 
 
