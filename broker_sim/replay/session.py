@@ -24,7 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from broker_sim.replay.errors import ReplayRefused
-from controller.world.real.java import JavaNotFound, find_java, spark_java_home
+from controller.world.real.java import JavaNotFound, find_java, java_locale, spark_java_home
 
 #: Quiet from the first line: log4j reads this before Spark can be told anything. The gateway has a row of its own
 #: because Spark otherwise takes it for a shell, sets the level to WARN, and says so.
@@ -199,6 +199,7 @@ def _point_to_java(scratch: Path, master: str) -> None:
         os.environ["JAVA_HOME"] = str(spark_java_home(find_java(), scratch))
     except JavaNotFound as error:
         raise ReplayRefused(f"the replay runs on Spark, which needs Java: {error}") from error
+    os.environ.update(java_locale(os.environ))
     # What workers import must not depend on the folder that the command was typed in.
     os.environ["PYTHONSAFEPATH"] = "1"
     root = Path(__file__).resolve().parents[2]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.world.help_text import help_end
-from controller.world.real.java import JavaNotFound, find_java, spark_java_home
+from controller.world.real.java import JavaNotFound, find_java, java_locale, spark_java_home
 
 MASTER_PORT: Final = 7077
 _CLASSES: Final = {"master": "org.apache.spark.deploy.master.Master", "worker": "org.apache.spark.deploy.worker.Worker"}
@@ -90,6 +90,7 @@ def environment(variables: Mapping[str, str], spark: Path, java_home: Path) -> d
     return {
         "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY,
         **variables,
+        **java_locale(variables),
         "SPARK_HOME": str(spark),
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,

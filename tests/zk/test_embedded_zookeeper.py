@@ -80,9 +80,14 @@ async def exchange(address: str, *ops: Create | GetData) -> list[ZkResult]:
 
 
 def test_it_dies_with_a_killed_parent_and_what_it_stored_is_there_after_a_restart(tmp_path: Path) -> None:
+    """In the locale C too, in which scripts run and Java alone reads no path that is not all ASCII."""
     folder = tmp_path / "größe\\name [1]"
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(folder)], stdout=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", PARENT, str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "LC_ALL": "C"},
+        start_new_session=True,
     )
     assert parent.stdout is not None
     with parent.stdout:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import subprocess
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ import structlog
 
 from controller.wire import log_events as ev
 from controller.world.large_requests import JUTE_MAXBUFFER
-from controller.world.real.java import find_java
+from controller.world.real.java import find_java, java_locale
 from controller.world.real.ports import free_ports
 from controller.world.real.process_groups import kill_group
 
@@ -181,6 +182,7 @@ class EmbeddedZooKeeper:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self._data,
+                env={**os.environ, **java_locale(os.environ)},
                 start_new_session=True,  # Ctrl-C in the terminal is for the parent, which stops its children in order
             )
 

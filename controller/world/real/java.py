@@ -104,6 +104,13 @@ def spark_java_home(java: Java, cache: Path) -> Path:
     return home
 
 
+def java_locale(environ: Mapping[str, str]) -> dict[str, str]:
+    """What to add to the environment of a Java. In the locale C, in which scripts often run, it cannot open a file
+    whose path is not all ASCII (Python can, PEP 540); in any other it reads paths as they are."""
+    value = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "C")
+    return {"LC_ALL": "C.UTF-8"} if value in ("C", "POSIX") else {}
+
+
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Where to look, in order; a place that is empty is passed on as well, for the message."""
     home = environ.get("JAVA_HOME", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from controller.world.real.java import Java
 def test_its_data_are_below_its_folder_whatever_that_is_called(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Java takes a file of properties for Latin-1, and a backslash in it for an escape."""
+    """Java takes a file of properties for Latin-1, and a backslash in it for an escape; in the locale C it opens no
+    file whose path is not all ASCII."""
+    monkeypatch.setenv("LC_ALL", "C")
     started: dict[str, Any] = {}
     monkeypatch.setattr(
         embedded_zookeeper, "find_java", lambda: Java(executable=Path("java"), home=Path(), version=21, found_by="PATH")
@@ -31,4 +34,5 @@ def test_its_data_are_below_its_folder_whatever_that_is_called(
     as_java = data.decode("latin-1").encode("latin-1").decode("unicode_escape")
     assert Path(started["cwd"], as_java) == folder / "data"
     assert Path(started["cwd"], started["command"][-1]) == folder / "zoo.cfg"
+    assert (started["env"]["LC_ALL"], started["env"]["PATH"]) == ("C.UTF-8", os.environ["PATH"])
     assert any(str(folder) in word for word in started["command"])  # an orphan is found by it

