@@ -39,7 +39,7 @@ from controller.rehearse.scenario import (
 )
 from controller.wire import cluster_file
 from controller.wire.cluster_file import ClusterShape
-from controller.wire.document_errors import Place, first_error, line_of
+from controller.wire.document_errors import NotYaml, Place, first_error, line_of, read
 
 _TOP: Final = (
     "name", "cluster", "settings", "limits", "acks", "controllers", "broker_start", "broker_stop", "batch_bytes",
@@ -105,20 +105,15 @@ def _text(path: Path) -> str:
 def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int], dict[str, list[int]]]:
     """The document, the line of each key at the top, and those of the rows of each list there."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise ScenarioError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ScenarioError(f"{name}: not YAML: {error}") from error
+        document = read(text, name)
+    except NotYaml as error:
+        raise ScenarioError(str(error)) from error
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(document, dict) or not isinstance(root, yaml.MappingNode):
         raise ScenarioError(f"{name}, line 1: expected a mapping; there are {', '.join(_TOP)}")
     lines: dict[str, int] = {}
     rows_at: dict[str, list[int]] = {}
     for key, value in root.value:
-        if key.value in lines:
-            raise ScenarioError(f"{name}, line {key.start_mark.line + 1}: {key.value!r} is there twice")
         lines[str(key.value)] = key.start_mark.line + 1
         if isinstance(value, yaml.SequenceNode):
             rows_at[str(key.value)] = [node.start_mark.line + 1 for node in value.value]

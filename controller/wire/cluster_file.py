@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from controller.wire.document_errors import Place, WrongPlace, first_error, line_of
+from controller.wire.document_errors import NotYaml, Place, WrongPlace, first_error, line_of, read
 from controller.wire.types import INTERNAL_TOPICS, BrokerId, TopicPartition
 
 #: The version of this form. A file of another one is refused: what its fields mean may have changed.
@@ -170,12 +170,9 @@ class ClusterShape(_Part):
 def parse(text: str, name: str = "cluster.yaml") -> ClusterShape:
     """The cluster in a file's text. Raises ClusterFileError."""
     try:
-        document = yaml.load(text, Loader=_LOADER)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise ClusterFileError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ClusterFileError(f"{name}: not YAML: {error}") from error
+        document = read(text, name)
+    except NotYaml as error:
+        raise ClusterFileError(str(error)) from error
     return shape_of(document, name, lambda place: line_of(text, place))
 
 
@@ -208,10 +205,6 @@ def dump(shape: ClusterShape) -> str:
         default_flow_style=None,
         width=120,
     )
-
-
-#: The parser in C reads 20,000 partitions in seconds rather than a minute; the other is always there.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _some(ids: list[int]) -> str:

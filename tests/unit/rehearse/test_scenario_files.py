@@ -180,6 +180,9 @@ def test_a_scenario_without_a_cluster_and_text_that_is_no_yaml(tmp_path: Path) -
     path.write_text("events: [\n")
     with pytest.raises(ScenarioError, match=r"s.yaml, line \d+: not YAML"):
         load(path)
+    path.write_text("cluster: c\nevents:\n- {do: lose, broker: 1,\n   broker: 2}\n")
+    with pytest.raises(ScenarioError, match=r"s.yaml, line 4: not YAML: 'broker' is there twice"):
+        load(path)
     with pytest.raises(ScenarioError, match="there is no file"):
         load(tmp_path / "none.yaml")
 
@@ -305,6 +308,7 @@ WRONG_LINES = [
     ("brokers: []", 1, "brokers: expected at least 1, there are 0"),
     ("brokers:\n- {id: 1}\n- {id: x}", 3, "brokers.1.id: expected a whole number, not 'x'"),
     ("brokers:\n- {id: 1}\n- {id: 1}", 3, "broker 1 is there twice"),
+    ("brokers:\n- {id: 1,\n   rack: a,\n   rack: b}", 4, "not YAML: 'rack' is there twice"),
     (
         "brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions:\n    - [1]\n    - [1, 7]",
         7,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from controller.wire.document_errors import first_error
+from controller.wire.document_errors import NotYaml, first_error, read
 
 
 class Slow(BaseModel):
@@ -28,3 +28,23 @@ def test_a_part_that_is_called_as_a_kind_is_of_the_document() -> None:
         EVENT.validate_python({"do": "slow", "stop": "soon"})
     expected = (("stop",), "stop: expected a whole number, not 'soon'")
     assert first_error(found.value, hidden=("slow", "stop")) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key"),
+    [
+        ("a: 1\nb: 2\na: 3", 3, "a"),
+        ("rows:\n- {x: 1}\n- {x: 1, y: 2,\n   x: 3}", 4, "x"),
+        ("a:\n  b:\n    1: x\n    1: y", 4, "1"),
+        ('{"a": {"b": 1,\n"b": 1}}', 2, "b"),
+    ],
+    ids=["at the top", "in a row", "below, a number", "as JSON"],
+)
+def test_a_key_that_is_there_twice_is_refused_wherever_it_is(text: str, line: int, key: str) -> None:
+    with pytest.raises(NotYaml, match=f"^f.yaml, line {line}: not YAML: '{key}' is there twice$"):
+        read(text, "f.yaml")
+
+
+def test_the_same_key_of_other_mappings_and_what_another_mapping_lends_are_no_second_one() -> None:
+    text = "base: &base {a: 1, b: 2}\nrows: [{a: 1}, {a: 2}]\nown: {<<: *base, b: 3}"
+    assert read(text, "f.yaml") == {"base": {"a": 1, "b": 2}, "rows": [{"a": 1}, {"a": 2}], "own": {"a": 1, "b": 3}}
