@@ -91,12 +91,20 @@ def follow(folder: Path, offsets: dict[Path, int], passes: Callable[[Row], bool]
     while True:
         found: list[Row] = []
         for path in sorted(folder.glob("*.log")):
-            rows, offsets[path] = rows_from(path, offsets.get(path, 0))
+            rows, offsets[path] = _news(path, offsets.get(path, 0))
             found += [{**row, "process": path.stem} for row in rows]
         for row in sorted(found, key=lambda row: str(row.get("ts", ""))):
             if passes(row):
                 show(row)
         time.sleep(_POLL_S)
+
+
+def _news(path: Path, offset: int) -> tuple[list[Row], int]:
+    """The rows since, and where they end. A file that became shorter is another one, that of a new cluster."""
+    try:
+        return rows_from(path, offset if offset <= path.stat().st_size else 0)
+    except FileNotFoundError:  # it was removed meanwhile
+        return [], 0
 
 
 # -- which -------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,6 @@ def test_a_time_that_is_none_is_refused(data: Path, capsys: pytest.CaptureFixtur
 
 
 def test_following_takes_new_lines_and_new_files(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
     folder = data / "logs"
     offsets = {path: path.stat().st_size for path in folder.glob("*.log")}
     new, first = folder / "broker-2.log", '{"ts": "b", "event": "second"}\n{"ts": "a", "event": "first"}\n'
@@ -107,6 +106,29 @@ def test_following_takes_new_lines_and_new_files(data: Path, monkeypatch: pytest
         lambda: new.write_text(first),
         lambda: new.write_text(first + '{"ts": "c", "event": "third"}\n'),
     ]
+    assert followed(folder, offsets, steps, monkeypatch) == ["first", "second", "third"]
+
+
+def test_following_goes_on_with_the_logs_of_a_new_cluster(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files have the names of the former ones, which were removed, and are shorter; one may be there no more when
+    it is opened."""
+    folder = data / "logs"
+    path, gone, row = folder / "broker-2.log", folder / "broker-3.log", '{"ts": "a", "event": "%s"}\n'
+    gone.symlink_to(folder / "nowhere")
+    steps: list[Callable[[], Any]] = [
+        lambda: path.write_text(row % "former" * 3),
+        lambda: path.unlink(),
+        lambda: path.write_text(row % "new"),
+        lambda: path.write_text(row % "new" + row % "newer"),
+    ]
+    assert followed(folder, {}, steps, monkeypatch)[-5:] == [*["former"] * 3, "new", "newer"]
+
+
+def followed(
+    folder: Path, offsets: dict[Path, int], steps: list[Callable[[], Any]], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The events that are shown while one step is done after the other."""
+    shown: list[str] = []
 
     def pause(seconds: float) -> None:
         if not steps:
@@ -116,7 +138,7 @@ def test_following_takes_new_lines_and_new_files(data: Path, monkeypatch: pytest
     monkeypatch.setattr(logs_command, "time", SimpleNamespace(sleep=pause))  # other threads sleep, too
     with pytest.raises(KeyboardInterrupt):
         logs_command.follow(folder, offsets, lambda row: True, lambda row: shown.append(row["event"]))
-    assert shown == ["first", "second", "third"]
+    return shown
 
 
 def test_the_last_ones_of_one_moment_stay_in_the_order_in_which_they_were_written(
