@@ -32,7 +32,7 @@ from broker_sim.groups.records import (
     encode_offset_value,
 )
 from broker_sim.groups.registry import GroupEntry, GroupRegistry, Offsets, let_others_run
-from broker_sim.groups.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from broker_sim.groups.retention import expired_offsets, may_die
 from broker_sim.groups.values import Effect, GroupSettings, GroupState, Join, JoinAnswer, Reply, Store, Sync, SyncAnswer
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
@@ -231,10 +231,17 @@ class GroupCoordinator:
             entry.offsets.update(staged)
             for tp, commit in itertools.product(staged, older):
                 commit.pop(tp, None)  # what is older and ends later counts no more
-            if self.entry(group_id) is entry:
-                again = entry.offsets.keys() | set().union(*later)
-                self._append_tombstones(group_id, offsets.keys() - staged.keys() - again)
+        self._undo_commit(entry, offsets.keys() - staged.keys())
         return COMMIT_ERRORS.get(error, error)
+
+    def _undo_commit(self, entry: GroupEntry, deleted: Collection[TopicPartition]) -> None:
+        """These were deleted while they were being committed; what a slow disk took after their tombstones has others.
+        Of a group that has moved away or been read again the log says what there is."""
+        group_id = entry.group.group_id
+        now = self.entry(group_id)
+        if now is entry or entry.is_deleted:
+            again = now.offsets.keys() | set().union(*now.commits_under_way) if now is not None else set()
+            self._append_tombstones(group_id, set(deleted) - again)
 
     def delete_offsets(self, entry: GroupEntry, partitions: Collection[TopicPartition]) -> None:
         """Removes committed offsets of a group, and those that it is committing. An empty group dies with its last one.
@@ -270,8 +277,11 @@ class GroupCoordinator:
         return ErrorCode.NONE
 
     def _delete(self, entry: GroupEntry) -> None:
-        """The group is gone whatever becomes of its tombstones."""
+        """The group is gone whatever becomes of its tombstones, and with it what it is committing."""
         group_id, generation = entry.group.group_id, entry.group.generation
+        entry.is_deleted = True
+        for commit in entry.commits_under_way:
+            commit.clear()
         self.registry.remove(group_id)
         self._append_tombstones(group_id, entry.offsets.keys(), [encode_group_key(group_id)] if generation > 0 else [])
 
@@ -338,6 +348,8 @@ class GroupCoordinator:
 
     async def _store(self, entry: GroupEntry, store: Store) -> None:
         group = entry.group
+        if entry.is_deleted:
+            return
         partition = self.partition_of(group.group_id)
         error = await self._group_log.append_group(partition, group, store.assignments)
         self._checked(group.group_id, error)
@@ -349,6 +361,9 @@ class GroupCoordinator:
             error=error.name,
         )
         self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._now_ms(entry)))
+        now = self.entry(group.group_id)
+        if entry.is_deleted and (now is None or now.group.generation == 0):  # a slow disk took it after its tombstones
+            self._append_tombstones(group.group_id, (), [encode_group_key(group.group_id)])
 
     def _reschedule(self, entry: GroupEntry) -> None:
         if entry.timer is not None:
@@ -367,33 +382,3 @@ def _around(commit: Offsets, commits: Sequence[Offsets]) -> tuple[list[Offsets],
     """Those before it, and those after it."""
     at = next(n for n, each in enumerate(commits) if each is commit)
     return list(commits[:at]), list(commits[at + 1 :])
-
-
-def may_die(entry: GroupEntry) -> bool:
-    """Whether nothing but stored offsets keeps the group. Who was only told its id does not: it is unknown then."""
-    return entry.group.state is GroupState.EMPTY and not entry.commits_under_way
-
-
-def expired_offsets(entry: GroupEntry, before_ms: int, now_ms: int) -> set[TopicPartition]:
-    """Offsets that retention drops: of an empty group when it has been empty since before, of a group that never had
-    members when they were committed before; of a stable group of consumers those of topics to which certainly nobody
-    subscribes. Of these an offset whose client said how long it is kept goes then. What is being committed again stays.
-    Source: `removeExpiredOffsets`."""
-    group = entry.group
-    if group.state is GroupState.STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE:
-        topics = subscribed_topics(member.metadata(group.protocol_name) for member in group.members.values())
-    else:
-        topics = frozenset() if group.state is GroupState.EMPTY else None
-    if topics is None:
-        return set()
-    is_left = group.state is GroupState.EMPTY and group.protocol_type is not None and group.state_changed_ms >= 0
-    under_way = set().union(*entry.commits_under_way)
-
-    def is_over(offset: CommittedOffset) -> bool:
-        if offset.expire_timestamp != -1:
-            return offset.expire_timestamp <= now_ms
-        return (group.state_changed_ms if is_left else offset.commit_timestamp) <= before_ms
-
-    return {
-        tp for tp, offset in entry.offsets.items() if is_over(offset) and tp.topic not in topics and tp not in under_way
-    }

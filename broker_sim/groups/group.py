@@ -14,7 +14,6 @@ from broker_sim.groups.generations import Generations
 from broker_sim.groups.members import Member, Members
 from broker_sim.groups.values import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
-    NO_GENERATION,
     NO_MEMBER,
     Effect,
     GroupState,
@@ -147,8 +146,6 @@ class Group(Generations):
 
     def commit_error(self, member_id: str, group_instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
         """Whether an OffsetCommit may go ahead; starts the member's session anew if so."""
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         error = self._member_error(member_id, group_instance_id, generation)
@@ -165,7 +162,6 @@ class Group(Generations):
         for member_id in list(self.members):
             self._remove_member(member_id, ErrorCode.NOT_COORDINATOR)
         self._pending.clear()
-        self._rejoins.clear()
         self._rebalance, self._sync_deadline_ms = None, None
         return self._flush()
 
@@ -214,11 +210,9 @@ class Group(Generations):
             self._add_member(request, request.member_id, ticket, now_ms)
             return
         member = self.members[request.member_id]
-        unchanged = member.protocols == request.protocols
-        if self.state is GroupState.COMPLETING_REBALANCE and unchanged:
+        is_settled = self.state is GroupState.STABLE and member.member_id != self.leader
+        if member.protocols == request.protocols and (is_settled or self.state is GroupState.COMPLETING_REBALANCE):
             self._reply_join(ticket, self._current_generation(member))
-        elif self.state is GroupState.STABLE and unchanged and member.member_id != self.leader:
-            self._reply_join(ticket, replace(self._current_generation(member), members=()))
         else:
             self._update_member(member, request, ticket)
             self._maybe_prepare_rebalance(now_ms)
@@ -318,5 +312,5 @@ class Group(Generations):
         return (type_ is not None and type_ != self.protocol_type) or (name is not None and name != self.protocol_name)
 
     def _refuse_join(self, ticket: Ticket, request: Join, error: ErrorCode) -> list[Effect]:
-        self._reply_join(ticket, JoinAnswer(error=error, member_id=request.member_id, generation=NO_GENERATION))
+        self._reply_join(ticket, JoinAnswer(error=error, member_id=request.member_id))
         return self._flush()

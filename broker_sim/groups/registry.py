@@ -39,12 +39,13 @@ async def let_others_run(batch: int) -> None:
 @dataclass(slots=True)
 class GroupEntry:
     """A group, the offsets it committed, those of each commit that is being stored (in the order of the log), and the
-    timer that it asked for."""
+    timer that it asked for. `is_deleted`: what is still written of it is to be undone."""
 
     group: Group
     offsets: Offsets = field(default_factory=dict)
     commits_under_way: list[Offsets] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
+    is_deleted: bool = False
 
 
 class GroupRegistry:

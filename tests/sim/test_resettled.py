@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_sim.groups.coordinator import GroupCoordinator, may_die
+from broker_sim.groups.coordinator import GroupCoordinator
+from broker_sim.groups.retention import may_die
 from broker_sim.groups.values import Join, JoinAnswer
 from controller.sim.held import JOINS, Coordinator
 from controller.sim.load.ledger import Ledger, Partition

@@ -30,12 +30,17 @@ NOT_WRITTEN = (
 
 
 class OffsetsLog:
-    """The partitions of `__consumer_offsets`. A write ends with `error`, at once or, while `is_slow`, by `answer`."""
+    """The partitions of `__consumer_offsets`. A write ends with `error`, at once or, while `is_slow`, by `answer`.
+
+    While `disk` is not set, it is not yet in the log either, unless it is one that waits for nobody.
+    """
 
     def __init__(self) -> None:
         self.batches: dict[int, list[bytes]] = defaultdict(list)
         self.error = ErrorCode.NONE
         self.is_slow = False
+        self.disk = asyncio.Event()
+        self.disk.set()
         self.waiting: list[asyncio.Future[ErrorCode]] = []
         self.timeouts: list[int] = []
         self.unreadable: set[int] = set()
@@ -50,6 +55,7 @@ class OffsetsLog:
         ((topic_partition, batch),) = records.items()
         assert (acks, is_client) == (-1, False), "what clients are told is on all in-sync replicas"
         self.timeouts.append(timeout_ms)
+        await self.disk.wait()
         error = self.append_own(topic_partition, batch)
         if self.is_slow:
             self.waiting.append(future := asyncio.get_running_loop().create_future())

@@ -42,12 +42,11 @@ class Model:
         at = next(n for n, each in enumerate(self.under_way) if each is staged)
         older, later = self.under_way[:at], self.under_way[at + 1 :]
         self.under_way = older + later
-        if error is not NONE:
-            return
-        self.told |= staged
-        for each in older:
-            for tp in staged.keys() & each.keys():
-                del each[tp]
+        if error is NONE:
+            self.told |= staged
+            for each in older:
+                for tp in staged.keys() & each.keys():
+                    del each[tp]
         for tp in asked.keys() - staged.keys() - self.told.keys():
             if not any(tp in each for each in self.under_way):
                 self.logged.pop(tp, None)
@@ -63,8 +62,11 @@ class Model:
             self.is_there = False
 
     def drop(self) -> None:
+        """What is being committed counts no more, and is undone when it ends."""
         for tp in self.told:
             del self.logged[tp]
+        for staged in self.under_way:
+            staged.clear()
         self.told, self.is_there = {}, False
 
     def load(self) -> None:
@@ -120,7 +122,7 @@ def test_offsets_are_what_was_committed_and_not_deleted_and_so_is_the_log(
                     at.groups.partitions_deleted(partitions)
                     for each in models.values():
                         each.delete(partitions)
-                case "group" if not model.under_way:
+                case "group":
                     expected = NONE if model.is_there else ErrorCode.GROUP_ID_NOT_FOUND
                     assert at.groups.delete_group(group) is expected
                     model.drop()
@@ -289,5 +291,45 @@ def test_who_commits_to_a_group_that_is_not_there() -> None:
         at.follow(1)
         assert await at.commit("a", {T0: 1}) is ErrorCode.NOT_COORDINATOR
         assert at.groups.delete_group("a") is ErrorCode.NOT_COORDINATOR
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize("what", ["the last member left", "an offset is committed"])
+def test_what_a_busy_disk_takes_after_the_tombstones_of_its_group_is_undone(what: str) -> None:
+    """Tombstones wait for nobody; what was to be written before them comes later, or is not written any more."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        assert await at.commit("a", {T0: 1}) is NONE
+        member = await at.member("a")
+        if what == "an offset is committed":
+            assert at.groups.leave("a", [(member, None)]) == (NONE, [NONE])
+            await world.sleep(0.1)
+        at.log.disk.clear()
+        if what == "an offset is committed":
+            asked: Any = asyncio.ensure_future(at.commit("a", {T0: 2, T1: 2}))
+        else:
+            asked = asyncio.sleep(0, at.groups.leave("a", [(member, None)])[0])
+        await world.sleep(0.1)
+        assert at.groups.delete_group("a") is NONE
+        later = asyncio.ensure_future(at.commit("a", {T1: 3}))
+        await world.sleep(0.1)
+        at.log.disk.set()
+        assert (await asked, await later) == (NONE, NONE)
+        await world.sleep(0.1)
+        assert at.offsets("a") == at.logged("a") == {T1: 3} and at.log.read(1).groups == {}
+
+    run_world(1, scenario)
+
+
+def test_a_group_that_is_deleted_in_the_turn_in_which_it_became_empty_leaves_nothing_in_its_log() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        member = await at.member("a")
+        assert at.groups.leave("a", [(member, None)]) == (NONE, [NONE])
+        assert at.groups.delete_group("a") is NONE
+        await world.sleep(1)
+        assert at.log.read(1).groups == {} and not at.supervisor.failures
 
     run_world(1, scenario)

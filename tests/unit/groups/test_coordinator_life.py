@@ -275,6 +275,23 @@ def test_who_waits_is_told_to_look_elsewhere_when_the_partition_goes_and_when_al
     play(scenario)
 
 
+@pytest.mark.parametrize("turns", range(3))
+def test_who_goes_away_while_it_waits_keeps_nobody_else_from_its_answer(turns: int) -> None:
+    """Its connection closed: its request is cancelled, in the same turn or before."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        gone, stays = (asyncio.ensure_future(at.join("a")) for _ in range(2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        at.follow(1)
+        assert (await stays).error is NOT_HERE and gone.cancelled()
+
+    play(scenario)
+
+
 def a_batch(*offsets: tuple[str, TopicPartition, int | None]) -> bytes:
     pairs = [
         (encode_offset_key(OffsetKey(group, tp)), None if n is None else encode_offset_value(CommittedOffset(offset=n)))

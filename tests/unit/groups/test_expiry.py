@@ -9,11 +9,11 @@ import itertools
 
 import pytest
 
-from broker_sim.groups.coordinator import expired_offsets, may_die
 from broker_sim.groups.group import Group
 from broker_sim.groups.members import Member, Members
 from broker_sim.groups.records import CommittedOffset
 from broker_sim.groups.registry import GroupEntry
+from broker_sim.groups.retention import expired_offsets, may_die
 from broker_sim.groups.values import GroupSettings, GroupState
 from controller.wire.types import TopicPartition
 
