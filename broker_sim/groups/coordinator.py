@@ -212,7 +212,7 @@ class GroupCoordinator:
         entry = self.entry(group_id)
         if entry is None and generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
-        entry = entry or self.registry.make(group_id)
+        entry = self.registry.make(group_id)
         error = entry.group.commit_error(member_id, group_instance_id, generation, self._now_ms(entry))
         self._reschedule(entry)
         if error is not ErrorCode.NONE or not offsets:

@@ -146,6 +146,45 @@ def test_of_a_group_that_is_not_there_nobody_is_a_member() -> None:
     play(scenario)
 
 
+LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+#: why a group is not served here -> what JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit, DeleteGroups say
+NOT_SERVED = {
+    "nothing has begun": (ErrorCode.COORDINATOR_NOT_AVAILABLE,) * 6,
+    "another broker has it": (NOT_HERE,) * 6,
+    "it is being read": (LOADING, ErrorCode.REBALANCE_IN_PROGRESS, NONE, LOADING, LOADING, LOADING),
+    "it has no name": (*[ErrorCode.INVALID_GROUP_ID] * 4, UNKNOWN, NONE),
+}
+
+
+@pytest.mark.parametrize("why", NOT_SERVED)
+def test_that_a_group_is_not_served_here_is_told_whatever_else_is_wrong(why: str) -> None:
+    """Source: Kafka 3.9 `GroupCoordinator`, whose `validateGroupStatus` comes first."""
+
+    async def scenario(world: World) -> None:
+        at = Coordinated(world)
+        if why != "nothing has begun":
+            await at.start()
+            assert await at.commit("", {T0: 1}) is NONE, "for offsets, there is a group without a name"
+            at.follow(1)
+        if why == "it is being read":
+            at.log.batches[1] = [a_batch(("a", T0, n)) for n in range(2 * LOAD_BATCHES_PER_TURN)]
+            at.groups.leadership_changed([TopicPartition(GROUP_METADATA_TOPIC, 1)], ())
+        group = "" if why == "it has no name" else "a"
+        leaving = at.groups.leave(group, [("m", None)])
+        answers = (
+            (await at.join(group, "m", session_timeout_ms=0)).error,
+            (await at.sync(group, "m", 7)).error,
+            at.beat(group, "m", 7),
+            leaving[0],
+            await at.commit(group, {T0: 2}, member="m", generation=7),
+            at.groups.delete_group(group),
+        )
+        assert (answers, leaving[1]) == (NOT_SERVED[why], [])
+        await at.groups.stop()
+
+    play(scenario)
+
+
 def test_members_that_leave_are_told_of_one_by_one() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world).start()
