@@ -333,3 +333,20 @@ def test_a_group_that_is_deleted_in_the_turn_in_which_it_became_empty_leaves_not
         assert at.log.read(1).groups == {} and not at.supervisor.failures
 
     run_world(1, scenario)
+
+
+def test_of_a_group_that_has_moved_away_nothing_is_written_any_more() -> None:
+    """Its next coordinator says what its log has, and may have the same offset committed again."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        at.log.is_slow = True
+        committing = asyncio.ensure_future(at.commit("a", {T0: 1}))
+        await asyncio.sleep(0)
+        at.groups.partitions_deleted([T0])
+        at.follow(1)
+        written = list(at.log.batches[1])
+        at.log.answer()
+        assert await committing is NONE and at.log.batches[1] == written
+
+    run_world(1, scenario)
