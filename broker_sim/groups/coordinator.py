@@ -348,8 +348,6 @@ class GroupCoordinator:
 
     async def _store(self, entry: GroupEntry, store: Store) -> None:
         group = entry.group
-        if entry.is_deleted:
-            return
         partition = self.partition_of(group.group_id)
         error = await self._group_log.append_group(partition, group, store.assignments)
         self._checked(group.group_id, error)
@@ -362,7 +360,7 @@ class GroupCoordinator:
         )
         self._perform(entry, group.stored(store, GROUP_STORE_ERRORS.get(error, error), self._now_ms(entry)))
         now = self.entry(group.group_id)
-        if entry.is_deleted and (now is None or now.group.generation == 0):  # a slow disk took it after its tombstones
+        if entry.is_deleted and (now is None or now.group.generation == 0):  # it came after its tombstones
             self._append_tombstones(group.group_id, (), [encode_group_key(group.group_id)])
 
     def _reschedule(self, entry: GroupEntry) -> None:
