@@ -39,9 +39,9 @@ class Model:
         return staged
 
     def end(self, staged: dict[TopicPartition, int], asked: dict[TopicPartition, int], error: ErrorCode) -> None:
-        at = next(n for n, each in enumerate(self.under_way) if each is staged)
-        older, later = self.under_way[:at], self.under_way[at + 1 :]
-        self.under_way = older + later
+        at = next((n for n, each in enumerate(self.under_way) if each is staged), 0)
+        older = self.under_way[:at]
+        self.under_way = [each for each in self.under_way if each is not staged]
         if error is NONE:
             self.told |= staged
             for each in older:
@@ -67,7 +67,7 @@ class Model:
             del self.logged[tp]
         for staged in self.under_way:
             staged.clear()
-        self.told, self.is_there = {}, False
+        self.told, self.is_there, self.under_way = {}, False, []
 
     def load(self) -> None:
         self.told, self.is_there = dict(self.logged), bool(self.logged)
