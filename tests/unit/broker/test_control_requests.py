@@ -154,3 +154,38 @@ def test_a_second_broker_with_the_same_id_is_refused(in_memory: Any) -> None:
         await machine.start(program())
 
     in_memory(scenario)
+
+
+def test_a_topic_is_forgotten_with_the_last_of_its_partitions(in_memory: Any) -> None:
+    """Until then its settings are those that were read."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.create_topic("t", [(1,), (1,)])
+        await cluster.create_topic("u", [(1,)])
+        left = []
+        for number in range(2):
+            gone = UpdateMetadataEntry(
+                topic_partition=TopicPartition("t", number), state=STATE, replicas=(BrokerId(1),), being_deleted=True
+            )
+            await cluster.update_metadata(1, [gone])
+            left.append(sorted(broker.context.configs.known_topics))
+        assert left == [["t", "u"], ["u"]]
+
+    in_memory(scenario)
+
+
+def test_a_leader_hears_with_the_metadata_which_brokers_live(in_memory: Any) -> None:
+    """Of records that are deleted it waits for nobody who does not."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.start(2)
+        await cluster.create_topic("t", [(1, 2)])
+        partition = broker.context.replicas.table.partitions[TP]
+        both = cluster.registered()
+        for live in (both, both[:1], both):
+            await cluster.update_metadata(1, live_brokers=live)
+            assert partition.led.alive == {each.broker_id for each in live}
+
+    in_memory(scenario)

@@ -366,3 +366,26 @@ def test_throttles_that_were_there_before_a_broker_started_count(in_memory: Any,
         assert [quota.is_throttled(TopicPartition("t", 0)) for quota in quotas] == [True] * 2
 
     in_memory(scenario)
+
+
+def test_throttles_of_a_topic_that_has_been_read_count_once_they_are_announced_whoever_comes_to_be_hosted(
+    in_memory: Any,
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        lists = ConfigEntityZNode.encode({"leader.replication.throttled.replicas": "*"})
+        path = ConfigEntityZNode.path("topics/t")
+        await cluster.in_broker(1, broker.zk.perform([Create(path, lists), SetData(path, lists)]))
+        state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),))
+        placed = ReplicaAssignment(replicas=(BrokerId(1),))
+        older = LeaderAndIsrEntry(topic_partition=TopicPartition("t", 1), state=state, assignment=placed, is_new=False)
+        await cluster.leader_and_isr(1, [older])
+        quota = broker.context.replicas.table.leader_quota
+        assert not quota.is_throttled(TopicPartition("t", 1))
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode("topics/t"), sequence=True)
+        await cluster.in_broker(1, broker.zk.perform([notice]))
+        await cluster.world.sleep(1)
+        assert quota.is_throttled(TopicPartition("t", 1))
+
+    in_memory(scenario)

@@ -69,6 +69,37 @@ def test_a_replica_that_was_moved_away_without_a_word_is_put_aside(in_memory: An
     in_memory(scenario)
 
 
+def test_a_replica_of_a_partition_that_its_topic_has_no_more_is_put_aside(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        await assign(cluster, (1,), isr=(1,), leader=1)
+        other = TopicZNode.encode(TopicAssignment(partitions={1: ReplicaAssignment(replicas=(BrokerId(2),))}))
+        await cluster.in_broker(1, cluster.brokers[1].zk.perform([SetData(TopicZNode.path("t"), other)]))
+        await cluster.world.sleep(LOOKS_S)
+        assert_put_aside(cluster, 2)
+
+    in_memory(scenario)
+
+
+def test_a_replica_that_the_metadata_places_here_by_the_second_look_stays_whatever_zookeeper_says(
+    in_memory: Any,
+) -> None:
+    """It may be about to say so: the controller's word counts."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        await assign(cluster, (1,), isr=(1,), leader=1)
+        await cluster.world.sleep(LOOK_S)
+        state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=1)
+        both = UpdateMetadataEntry(topic_partition=TP, state=state, replicas=(BrokerId(1), BrokerId(2)))
+        await cluster.update_metadata(2, [both])
+        await cluster.world.sleep(LOOKS_S)
+        assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+        assert not cluster.brokers[2].context.supervisor.failures
+
+    in_memory(scenario)
+
+
 def test_a_replica_that_was_foreign_for_one_look_alone_stays(in_memory: Any) -> None:
     """Whatever ZooKeeper said just then: an assignment that is written over and back is a move that is cancelled."""
 
@@ -240,5 +271,6 @@ def test_what_cannot_be_read_condemns_nothing(in_memory: Any, path: str, data: b
             )
         await cluster.world.sleep(LOOKS_S)
         assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+        assert not cluster.brokers[2].context.supervisor.failures, "it looks at others all the same"
 
     in_memory(scenario)

@@ -111,3 +111,21 @@ def test_what_zookeeper_refuses_is_told_and_only_what_failed(
         assert (await told(connection), tree.get(TOPIC) is not None) == (CREATED, True), "it is asked for again"
 
     in_memory(scenario)
+
+
+@pytest.mark.parametrize("name", ["a.b_c", "a_b_c", "a.b.c", "a.b-c"])
+def test_a_topic_whose_metrics_would_be_those_of_another_is_not_created(in_memory: Any, name: str) -> None:
+    """Source: Kafka 3.9 `AdminZkClient.validateTopicCreate`, `Topic.hasCollision`."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        await cluster.create_topic("a.b_c", [(1,)])
+        await cluster.in_broker(1, cluster.brokers[1].zk.perform([Create(TopicZNode.path("a.b_c"), b"")]))
+        connection = await cluster.connect(1)
+        asked = {"topics": [{"name": name}], "allow_auto_topic_creation": True}
+        error = (await connection.call(ApiKey.METADATA, 5, asked)).topics[0].error_code
+        expected = {"a.b_c": ErrorCode.NONE, "a.b-c": CREATED}.get(name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        is_there = cluster.world.zookeeper.tree.get(TopicZNode.path(name)) is not None
+        assert (error, is_there) == (expected, expected is not ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    in_memory(scenario)

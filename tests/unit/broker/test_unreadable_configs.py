@@ -167,6 +167,26 @@ def test_a_stop_withdraws_what_it_names_and_nothing_else(in_memory: Any) -> None
     in_memory(scenario)
 
 
+def test_a_stop_that_is_too_old_for_what_waits_leaves_what_is_hosted_of_an_older_epoch(in_memory: Any) -> None:
+    """A topic that the metadata lost for a while is not known any more, though its partition is here."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        assert await host(cluster, 1) == ErrorCode.NONE
+        cluster.brokers[1].context.configs.forget_topics(["t"])
+        refuse(cluster, PATH)
+        assert await host(cluster, 3) == ErrorCode.UNKNOWN_SERVER_ERROR
+        stop = StopReplicaEntry(topic_partition=TP, leader_epoch=2, delete_partition=True)
+        answer = await cluster.stop_replica(1, [stop])
+        assert answer.partition_errors[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert hosted(cluster).leader_epoch == 1
+        allow(cluster)
+        await cluster.world.sleep(5)
+        assert hosted(cluster).leader_epoch == 3
+
+    in_memory(scenario)
+
+
 @pytest.mark.parametrize("late", [2, 3, 4])
 def test_of_what_waits_and_what_is_told_once_configs_can_be_read_the_newer_counts(in_memory: Any, late: int) -> None:
     async def scenario(cluster: Any) -> None:
@@ -178,6 +198,7 @@ def test_of_what_waits_and_what_is_told_once_configs_can_be_read_the_newer_count
         assert hosted(cluster).leader_epoch == late, "told before what waits was looked at again"
         await cluster.world.sleep(5)
         assert hosted(cluster).leader_epoch == max(late, 3)
+        assert cluster.brokers[1].context.postponed.entries == [], "nothing waits any more"
 
     in_memory(scenario)
 
