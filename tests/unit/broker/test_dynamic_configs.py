@@ -312,6 +312,29 @@ def test_quotas_of_clients_are_named_as_what_they_are_not(in_memory: Any) -> Non
     in_memory(scenario)
 
 
+@pytest.mark.parametrize(
+    ("entity_path", "counts"),
+    [("brokers/1", True), ("brokers/<default>", True), ("brokers/2", False), ("users/1", False), ("ips/1", False),
+     ("clients/<default>", False), ("topics/1", False), ("hosts/1", False), ("brokers", False)],
+)  # fmt: skip
+def test_a_notice_counts_for_whom_it_names(in_memory: Any, entity_path: str, counts: bool) -> None:
+    """What was written and not announced yet counts for nobody."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        own, data = ConfigEntityZNode.broker(BrokerId(1)), ConfigEntityZNode.encode({"max.connections.per.ip": "7"})
+        notice = Create(ConfigChangesZNode.sequence_path, ConfigChangesZNode.encode(entity_path), sequence=True)
+        with capture_logs() as lines:
+            await cluster.in_broker(1, broker.zk.perform([Create(own, data), SetData(own, data), notice]))
+            await cluster.world.sleep(1)
+        assert broker.context.configs.dynamic == ({"max.connections.per.ip": "7"} if counts else {})
+        refused = [line["entity_path"] for line in lines if line["event"] == ev.CONFIG_REFUSED]
+        is_quota = entity_path.partition("/")[0] in ("users", "clients", "ips")
+        assert refused == ([entity_path] if is_quota else [])
+
+    in_memory(scenario)
+
+
 NOTHING_SET = BrokerLevels(dynamic={}, dynamic_default={}, static={})
 REFUSED = [
     ({"broker.id": "1"}, "Cannot update these configs dynamically: Set(broker.id)"),

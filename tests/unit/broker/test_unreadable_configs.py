@@ -15,7 +15,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Exists, GetChildren, GetData, SetData, ZkCode, ZkOp
-from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode, ProducerIdBlockZNode
+from controller.wire.znodes import BrokerIdZNode, ConfigChangesZNode, ConfigEntityZNode, ProducerIdBlockZNode
 
 TP = TopicPartition("t", 0)
 ONE = BrokerId(1)
@@ -309,6 +309,16 @@ def test_a_broker_whose_own_configs_may_not_be_read_does_not_start(in_memory: An
         refuse(cluster, ConfigEntityZNode.broker(None))
         broker = cluster.make(1)
         with pytest.raises(StartRefused, match="/config/brokers/<default> cannot be read: NO_AUTH"):
+            await cluster.in_broker(1, broker.start())
+
+    in_memory(scenario)
+
+
+def test_a_broker_that_may_not_register_says_what_zookeeper_said(in_memory: Any) -> None:
+    async def scenario(cluster: Any) -> None:
+        refuse(cluster, BrokerIdZNode.path(ONE), Create)
+        broker = cluster.make(1)
+        with pytest.raises(StartRefused, match="/brokers/ids/1: NO_AUTH"):
             await cluster.in_broker(1, broker.start())
 
     in_memory(scenario)
