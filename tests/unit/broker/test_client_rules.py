@@ -314,6 +314,40 @@ def test_who_commits_may_say_how_long_an_offset_is_kept(
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("is_read_again", [False, True], ids=["as it is told", "as its log is read"])
+@pytest.mark.parametrize("version", range(2, 9))
+def test_what_is_fetched_is_what_was_committed(in_memory: Any, version: int, is_read_again: bool) -> None:
+    """Each of its parts, as far as both versions can say it; of the group without a name, too."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, offsets_topic_num_partitions=1)
+        await cluster.create_topic("t", [(1,), (1,)])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)])
+        await cluster.world.sleep(1)
+        body = {"group_id": "", "generation_id_or_member_epoch": -1, "member_id": ""}
+        epoch = {"committed_leader_epoch": 7} if version >= 6 else {}
+        row = {"partition_index": 1, "committed_offset": 5, "committed_metadata": "m", **epoch}
+        topics = [{"name": "t", "partitions": [row]}]
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, version, {**body, "topics": topics})
+        if is_read_again:
+            again = cluster.brokers.pop(1)
+            await cluster.in_broker(1, again.stop(controlled=False))
+            await cluster.start(1, offsets_topic_num_partitions=1)
+            await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)], leader_epoch=1, is_new=False)
+            await cluster.world.sleep(1)
+        asked = {"group_id": "", "topics": [{"name": "t", "partition_indexes": [0, 1]}]}
+        for fetch_version in range(1, 8):
+            answer = await cluster.call(1, ApiKey.OFFSET_FETCH, fetch_version, asked)
+            none, found = answer.topics[0].partitions
+            assert (none.committed_offset, none.metadata, none.error_code) == (-1, "", 0)
+            assert (found.committed_offset, found.metadata, found.error_code) == (5, "m", 0)
+            if fetch_version >= 5:
+                assert none.committed_leader_epoch == -1
+                assert found.committed_leader_epoch == (7 if version >= 6 else -1)
+
+    in_memory(scenario)
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
