@@ -335,6 +335,9 @@ def test_what_is_fetched_is_what_was_committed(in_memory: Any, version: int, is_
             await cluster.start(1, offsets_topic_num_partitions=1)
             await cluster.create_topic(GROUP_METADATA_TOPIC, [(1,)], leader_epoch=1, is_new=False)
             await cluster.world.sleep(1)
+        gone = {"group_id": "", "topics": [{"name": "t", "partitions": [{"partition_index": 1}]}]}
+        refused = await cluster.call(1, ApiKey.OFFSET_DELETE, 0, gone)
+        assert refused.error_code == ErrorCode.INVALID_GROUP_ID, "it is no group for this alone"
         asked = {"group_id": "", "topics": [{"name": "t", "partition_indexes": [0, 1]}]}
         for fetch_version in range(1, 8):
             answer = await cluster.call(1, ApiKey.OFFSET_FETCH, fetch_version, asked)
