@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.wire.fault_rows import parse_row
+from controller.wire.protocol import ApiKey
 from controller.wire.trace import BROKER_STATE_KEY, PAUSED_REPLICATION_KEY, PENDING_CONTROLLED_SHUTDOWN
 
 
@@ -58,3 +59,24 @@ def test_a_start_into_a_pause_says_so_after_its_start_row(in_memory: Any, tmp_pa
     in_memory(scenario)
     told = [row[1:] for row in _conditions(tmp_path / "traces")]
     assert told == [("start", None), (PAUSED_REPLICATION_KEY, "all"), ("down", None)]
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+def test_how_many_must_be_in_sync_is_traced_for_topics_that_take_it_from_their_broker(
+    in_memory: Any, tmp_path: Path, name: str
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        cluster.trace_dir = tmp_path / "traces"
+        broker = await cluster.start(1)
+        await cluster.create_topic("t", [(1,)])
+        for value in ("2", "3"):
+            configs = [{"name": "min.insync.replicas", "config_operation": 0, "value": value}]
+            resources = [{"resource_type": 4, "resource_name": name, "configs": configs}]
+            await cluster.call(1, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources})
+            await cluster.world.sleep(1)
+        await cluster.in_broker(1, broker.stop())
+
+    in_memory(scenario)
+    lines = [line for file in sorted((tmp_path / "traces").glob("*.jsonl")) for line in file.read_text().splitlines()]
+    rows = [row for row in map(json.loads, lines) if row.get("key") == "min.insync.replicas"]
+    assert [(row.get("topic"), row["value"]) for row in rows if row.get("topic")] == [("t", "2"), ("t", "3")]
