@@ -110,7 +110,7 @@ def _may_go_on(state: ClusterState, tp: TopicPartition) -> bool:
 def resume_for(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
     """An obstacle to the deletion of these topics is gone; those that wait for a move go on waiting."""
     queued = (state.topics_to_be_deleted & set(topics)) - topics_kept_by_moves(state)
-    if state.settings.delete_topic_enable and queued:
+    if queued:
         state.deletion_may_go_on(queued)
         yield from resume(state)
 
@@ -118,7 +118,7 @@ def resume_for(state: ClusterState, topics: Iterable[str]) -> Steps[None]:
 def fail(state: ClusterState, replicas: Iterable[PartitionReplica]) -> Steps[None]:
     """These replicas could not be deleted; their topics wait."""
     failed = [r for r in replicas if state.is_queued_for_deletion(r.topic_partition.topic)]
-    if state.settings.delete_topic_enable and failed:
+    if failed:
         yield from _wait_for(state, failed)
         yield from mark_ineligible(state, {r.topic_partition.topic for r in failed}, "replicas could not be deleted")
         yield from resume(state)
@@ -150,9 +150,7 @@ def answered(
 
 
 def resume(state: ClusterState) -> Steps[None]:
-    """Completes, retries and starts whatever can be, of all queued topics."""
-    if not state.settings.delete_topic_enable:
-        return
+    """Completes, retries and starts whatever can be, of all queued topics (none, where deletion is disabled)."""
     done: list[str] = []
     retry: list[str] = []
     start: list[str] = []

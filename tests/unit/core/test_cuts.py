@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from controller.core import events
+from controller.core.effects import Effect, Write
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import GetChildren, GetData
 from controller.wire.znodes import TopicZNode
@@ -115,6 +118,37 @@ def test_a_successor_finishes(World: Any, act: Callable[[Any], None], check: Cal
         check(world)
         assert all(world.leadership(tp).leader_epoch >= epoch for tp, epoch in leaders.items()), "epochs never fall"
     assert cuts >= 3, "the recipe was never cut"
+
+
+@pytest.mark.parametrize(("act", "check"), RECIPES, ids=[act.__name__ for act, _ in RECIPES])
+def test_a_successor_finishes_what_was_written_in_part(
+    World: Any, act: Callable[[Any], None], check: Callable[[Any], None]
+) -> None:
+    """The operations of one write are done one after the other, and the process may die between any two of them."""
+    for operations in itertools.count():
+        world, left = World(), operations
+        prepare(world)
+        world.start()
+
+        def dying(effect: Effect, perform: Callable[[Effect], Any] = world.perform) -> Any:
+            nonlocal left
+            if isinstance(effect, Write) and left < len(effect.ops):
+                perform(replace(effect, ops=effect.ops[:left]))
+                raise Cut
+            left -= len(effect.ops) if isinstance(effect, Write) else 0
+            return perform(effect)
+
+        world.perform = dying
+        try:
+            act(world)
+        except Cut:
+            del world.perform
+        else:
+            break
+        world.new_controller()
+        world.start()
+        check(world)
+    assert operations > 3, "the recipe was never cut"
 
 
 @pytest.mark.parametrize("cut_at", range(1, 60, 2))
