@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
+from controller.core.effects import Send
+from controller.core.replicas import change_replicas
+from controller.core.settings import ControllerSettings
+from controller.core.state import ClusterState
 from controller.core.transitions import PARTITION_TRANSITIONS, REPLICA_TRANSITIONS, PartitionState, ReplicaState
 from controller.wire import log_events as ev
+from controller.wire.control import LeaderAndIsrRequest
+from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import DeleteTopicsTopicZNode
 
 
@@ -105,3 +111,21 @@ def test_states_have_kafkas_names() -> None:
         *("ReplicaDeletionStarted", "ReplicaDeletionSuccessful", "ReplicaDeletionIneligible"),
     }
     assert len(names) == len(PartitionState) + len(ReplicaState)
+
+
+def test_who_leads_already_is_not_new() -> None:
+    """It would begin with an empty log."""
+    state, tp, brokers = ClusterState(BrokerId(100), ControllerSettings()), TopicPartition("t", 0), (1, 2, 3)
+    state.office_won(1, 1)
+    for each in map(BrokerId, brokers):
+        state.broker_registered(Broker(broker_id=each, endpoints=()))
+    state.assign(tp, ReplicaAssignment(replicas=brokers))
+    state.lead(tp, LeaderAndIsr(leader=BrokerId(2), isr=(2,)))
+    replicas = [PartitionReplica(tp, BrokerId(each)) for each in brokers]
+    effects = list(change_replicas(state, replicas, ReplicaState.NEW))
+    states = [ReplicaState.NEW, ReplicaState.NON_EXISTENT, ReplicaState.NEW]
+    assert [state.replica_state(replica) for replica in replicas] == states
+    sent = [request for effect in effects if isinstance(effect, Send) for request in effect.requests]
+    assert [
+        (r.to, entry.is_new) for r in sent if isinstance(r, LeaderAndIsrRequest) for entry in r.partition_states
+    ] == [(1, True), (3, True)]
