@@ -189,6 +189,41 @@ async def configure(cluster: Any, broker: str, unclean: str | None, *, is_told: 
             await notify(cluster, f'{{"version":2,"entity_path":"brokers/{broker}"}}'.encode())
 
 
+#: What is written, one after the other, and how many events follow: whatever wakes leaderless partitions reads much.
+TOPICS_SAY = [("true", 1), ("true", 1), (" TRUE ", 1), ("false", 0), ("", 0), ("yes", 0), (None, 0)]
+ALL_BROKERS_SAY = [(None, 0), ("true", 1), ("true", 0), (" TRUE ", 0), ("false", 1), (None, 0), ("true", 1), (None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("entity", "event_type", "said"),
+    [
+        ("topics/t", "TopicUncleanLeaderElectionEnable", TOPICS_SAY),
+        ("brokers/<default>", "UncleanLeaderElectionEnable", ALL_BROKERS_SAY),
+        ("brokers/100", "UncleanLeaderElectionEnable", ALL_BROKERS_SAY),
+        ("brokers/1", "UncleanLeaderElectionEnable", [(value, 0) for value, _ in ALL_BROKERS_SAY]),
+    ],
+)
+def test_only_what_lets_more_be_elected_is_an_event(
+    play: Play, entity: str, event_type: str, said: list[tuple[str | None, int]]
+) -> None:
+    """Of a topic that is switched on; of brokers what makes a difference, either way."""
+
+    async def scenario(cluster: Any) -> None:
+        path = f"/config/{entity}"
+        await cluster.zk(Create(path))
+        for nth, (value, _) in enumerate(said):
+            other = {} if value is None else {UNCLEAN: value}
+            await cluster.zk(SetData(path, ConfigEntityZNode.encode({"retention.ms": str(nth), **other})))
+            await notify(cluster, f'{{"version":2,"entity_path":"{entity}"}}'.encode())
+            await cluster.world.sleep(1)
+
+    lines = play(scenario, brokers=1)
+    assert ev.CONFIG_CHANGED in {line["event"] for line in lines} or entity == "brokers/1"
+    processed = [line["event_type"] for line in lines if line["event"] == ev.CONTROLLER_EVENT_PROCESSED]
+    unclean = [event for event in processed if "Unclean" in event]
+    assert unclean == [event_type] * sum(events for _, events in said)
+
+
 ASIDE: list[tuple[str, bytes | None]] = [
     ("nothing", None),
     ("no JSON", b"{"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -219,6 +220,46 @@ def test_describing_configs_by_no_name_means_all(play: Play) -> None:
     play(scenario, brokers=1)
 
 
+def test_synonyms_and_texts_of_configs_are_told_to_who_asks_for_them(play: Play) -> None:
+    """Of topics, of all brokers and of one; what else is told is the same in each version."""
+
+    async def scenario(cluster: Any) -> None:
+        topic = {**TOPIC, "name": "t", "configs": [{"name": "retention.ms", "value": "5"}]}
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": [topic], "timeout": 5_000})
+        everywhere = {"resource_type": 4, "resource_name": "",
+                      "configs": [{"name": "log.retention.ms", "config_operation": 0, "value": "9"}]}  # fmt: skip
+        await cluster.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [everywhere]})
+        await cluster.world.sleep(1)
+        resources = [
+            {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+            for kind, name in ((2, "t"), (4, ""), (4, "100"))
+        ]
+
+        async def rows(version: int, **asked_for: bool) -> list[dict[str, Any]]:
+            answer = await cluster.ask(ApiKey.DESCRIBE_CONFIGS, version, {"resources": resources, **asked_for})
+            said = [(r["error_code"], r["resource_type"], r["resource_name"]) for r in answer["results"]]
+            assert said == [(0, r["resource_type"], r["resource_name"]) for r in resources]
+            assert all(result["configs"] for result in answer["results"])
+            return [row for result in answer["results"] for row in result["configs"]]
+
+        full = await rows(3, include_synonyms=True, include_documentation=True)
+        assert any(len(row["synonyms"]) > 1 for row in full) and any(row["documentation"] for row in full)
+        flags = {0: (), 1: ("include_synonyms",), 2: ("include_synonyms",)}
+        for version in range(4):
+            names = flags.get(version, ("include_synonyms", "include_documentation"))
+            for values in product((False, True), repeat=len(names)):
+                asked_for = dict(zip(names, values, strict=True))
+                found = await rows(version, **asked_for)
+                for row, every in zip(found, full, strict=True):
+                    synonyms = every["synonyms"] if asked_for.get("include_synonyms") else []
+                    text = every["documentation"] if asked_for.get("include_documentation") else None
+                    assert (row.get("synonyms", []), row.get("documentation")) == (synonyms, text)
+                    same = ("name", "value", "read_only", "is_sensitive", *(("config_source",) if version else ()))
+                    assert [row[field] for field in same] == [every[field] for field in same]
+
+    play(scenario, brokers=1)
+
+
 ALTERED: list[tuple[str, dict[str, Any], int, tuple[int, str | None]]] = [
     ("twice the same resource", {"resource_type": 2, "resource_name": "twice", "configs": []}, 2,
      (42, "Each resource must appear at most once.")),
@@ -292,6 +333,14 @@ def test_the_controllers_own_settings_are_described_like_a_brokers(play: Play) -
         rows = {row["name"]: row for row in answer["configs"]}
         assert len(rows) > 200 and list(rows) == sorted(rows)
         assert (rows["broker.id"]["value"], rows["broker.id"]["read_only"]) == ("100", True)
+        (endpoint,) = cluster.controller.state.endpoint.endpoints
+        own = {
+            "node.id": "100",
+            "listeners": f"{endpoint.listener}://{endpoint.host}:{endpoint.port}",
+            "inter.broker.protocol.version": "2.6",
+            "max.connections": "4096",
+        }
+        assert {name: rows[name]["value"] for name in own} == own
         balance = rows["auto.leader.rebalance.enable"]
         assert [(s["value"], s["source"]) for s in balance["synonyms"]] == [("false", 4), ("true", 5)]
         assert rows["log.retention.ms"]["read_only"] is False and rows["log.retention.ms"]["documentation"]
