@@ -32,7 +32,7 @@ async def check_alterations(tree: ZnodeTree, ask: Callable[[ApiKey, dict[str, An
             tree.write(Delete(path), session=0, now_ms=0)
             if before is not None:
                 tree.write(Create(path, ConfigEntityZNode.encode(before)), session=0, now_ms=0)
-            change = {"resource_type": kind, "resource_name": name, "configs": _edits(api, after, (one, two))}
+            change = {"resource_type": kind, "resource_name": name, "configs": _edits(api, before or {}, after)}
             assert await ask(api, {"resources": [change], "validate_only": only}) == ErrorCode.NONE
             found = tree.get(path)
             stands = None if found is None else ConfigEntityZNode.parse(found.payload)
@@ -40,11 +40,12 @@ async def check_alterations(tree: ZnodeTree, ask: Callable[[ApiKey, dict[str, An
             assert _announced(tree) == ([] if only else [entity])
 
 
-def _edits(api: ApiKey, after: dict[str, str], names: tuple[str, ...]) -> list[dict[str, Any]]:
+def _edits(api: ApiKey, before: dict[str, str], after: dict[str, str]) -> list[dict[str, Any]]:
+    """All configs of a replacement; of an edit what changes alone, since the rest stays."""
     if api is ApiKey.ALTER_CONFIGS:
         return [{"name": name, "value": value} for name, value in after.items()]
-    operations = {name: SET if name in after else DELETE for name in names}
-    return [{"name": n, "value": after.get(n), "config_operation": operation} for n, operation in operations.items()]
+    changed = sorted({name for name, _ in before.items() ^ after.items()})
+    return [{"name": n, "value": after.get(n), "config_operation": SET if n in after else DELETE} for n in changed]
 
 
 def _announced(tree: ZnodeTree) -> list[str | None]:

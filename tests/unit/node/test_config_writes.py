@@ -86,6 +86,23 @@ def test_whatever_stands_there_becomes_what_was_asked_for(play: Play) -> None:
     play(scenario, brokers=1)
 
 
+@pytest.mark.parametrize("api", [ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS], ids=lambda api: api.name)
+@pytest.mark.parametrize("name", ["t/partitions", "t/partitions/0", "../topics/t"])
+def test_what_stands_below_a_topic_is_no_topic(play: Play, name: str, api: ApiKey) -> None:
+    async def scenario(cluster: Any) -> None:
+        rows = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+        await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+        operation = {} if api is ApiKey.ALTER_CONFIGS else {"config_operation": 0}
+        change = {"name": "retention.ms", "value": "3", **operation}
+        resource = {"resource_type": 2, "resource_name": name, "configs": [change]}
+        answer = await cluster.ask(api, 1, {"resources": [resource], "validate_only": False})
+        assert [row["error_code"] for row in answer["responses"]] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert set(cluster.world.zookeeper.tree.get("/config/topics").children) == {"t"}
+        assert not cluster.world.zookeeper.tree.get(PATH).children
+
+    play(scenario, brokers=1)
+
+
 def test_without_a_controller_nobody_writes_configs(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         tree = cluster.world.zookeeper.tree
