@@ -16,7 +16,7 @@ from typing import Any, Final
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Call
 from controller.rules.configs.alterations import Alteration, alterations
-from controller.rules.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
+from controller.rules.configs.edits import ResourceType, edited, own_broker_id, undescribable
 from controller.rules.configs.entries import broker_rows, topic_rows
 from controller.rules.configs.topic import TOPIC_CONFIGS, BrokerLevels, defaults_from, validate
 from controller.rules.configs.values import InvalidValue
@@ -64,16 +64,7 @@ async def _entries(context: BrokerContext, kind: int, name: str, names: list[str
         return await _topic_entries(context, name, names)
     if kind == ResourceType.BROKER:
         return _broker_entries(context, name, names)
-    if kind == ResourceType.BROKER_LOGGER:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
-    raise KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
-
-
-#: The text of `Errors.INVALID_REQUEST`, with which Kafka refuses resource types that it does not know.
-_MALFORMED: Final = (
-    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
-    "incompatible broker. See the broker logs for more details."
-)
+    raise undescribable(kind)
 
 
 async def _topic_entries(context: BrokerContext, topic: str, names: list[str] | None) -> list[dict[str, Any]]:
@@ -159,7 +150,7 @@ def _changed_topic(context: BrokerContext, alteration: Alteration, stored: Mappi
     try:
         validate(configs, defaults_from(inherited))
     except InvalidValue as error:
-        raise error.in_resource(resource_type_name(alteration.kind), alteration.name) from error
+        raise error.in_resource(ResourceType(alteration.kind).name, alteration.name) from error
     return configs
 
 

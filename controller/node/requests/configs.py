@@ -16,7 +16,7 @@ from typing import Any, Final
 from controller.node.requests.context import Body, Node, announce_config_change, write_entity_configs
 from controller.rules.configs import topic as topic_configs
 from controller.rules.configs.alterations import Alteration, alterations
-from controller.rules.configs.edits import ResourceType, edited, own_broker_id, resource_type_name
+from controller.rules.configs.edits import ResourceType, edited, own_broker_id, undescribable
 from controller.rules.configs.entries import broker_rows, topic_rows
 from controller.rules.configs.topic import TOPIC_CONFIGS
 from controller.rules.configs.values import InvalidValue
@@ -55,7 +55,7 @@ async def _described(node: Node, resource: Any, synonyms: bool, docs: bool) -> B
             case ResourceType.BROKER:
                 entries = _broker_entries(node, name, keys)
             case other:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(other)}")
+                raise undescribable(other)
     except KafkaError as error:
         return _result(resource, error.code, error.message)
     for entry in entries:
@@ -146,7 +146,7 @@ async def _alter_one(node: Node, alteration: Alteration, *, validate_only: bool,
         else:
             after = alteration.broker_configs(before, node.configs.levels)
     except InvalidValue as error:
-        raise error.in_resource(resource_type_name(alteration.kind), alteration.name) from error
+        raise error.in_resource(ResourceType(alteration.kind).name, alteration.name) from error
     if not validate_only:
         await write_entity_configs(node, alteration.entity, after)
         await announce_config_change(node, alteration.entity)

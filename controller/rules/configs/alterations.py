@@ -24,7 +24,7 @@ from controller.rules.configs.edits import (
     check_operations,
     edited,
     own_broker_id,
-    resource_type_name,
+    undescribable,
 )
 from controller.rules.configs.topic import BrokerLevels
 from controller.wire.config_znodes import DEFAULT_ENTITY
@@ -99,7 +99,7 @@ def _alteration(resource: Any, own: BrokerId, *, replace: bool) -> Alteration:
     edits = tuple(Edit.of(config, replace=replace) for config in resource.configs)
     check_edits(edits)
     if kind == ResourceType.BROKER_LOGGER and not replace:  # Kafka alters these; there are none here
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type_name(kind)}")
+        raise undescribable(kind)
     if kind not in _ALTERABLE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, _UNKNOWN.get(kind, f"Unknown resource type {kind}"))
     if kind == ResourceType.BROKER:

@@ -15,8 +15,6 @@ from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.types import BrokerId
 
-#: What may be altered while a broker runs.
-
 
 class ResourceType(IntEnum):
     """`ConfigResource.Type`."""
@@ -26,9 +24,18 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
 
 
-def resource_type_name(kind: int) -> str:
-    """Kafka's word for a resource type; the number for one that does not exist."""
-    return ResourceType(kind).name if kind in ResourceType._value2member_map_ else str(kind)
+def undescribable(kind: int) -> KafkaError:
+    """What is said of configs of a type that nobody has here: loggers, or a type that Kafka does not know (then with
+    the text of `Errors.INVALID_REQUEST`)."""
+    if kind == ResourceType.BROKER_LOGGER:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {ResourceType.BROKER_LOGGER.name}")
+    return KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
+
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
 
 
 def own_broker_id(name: str, own: BrokerId, *, describing: bool = False) -> BrokerId | None:

@@ -220,6 +220,25 @@ def test_describing_configs_by_no_name_means_all(play: Play) -> None:
     play(scenario, brokers=1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [(8, "Unsupported resource type: BROKER_LOGGER"), *((kind, "This most likely occurs") for kind in (0, 1, 99, -1))],
+)
+def test_configs_of_what_has_none_are_not_described_and_the_others_are(play: Play, kind: int, text: str) -> None:
+    """In the words of the brokers, which ask Kafka's classes what type a number is."""
+
+    async def scenario(cluster: Any) -> None:
+        resources = [
+            {"resource_type": each, "resource_name": "100", "configuration_keys": None} for each in (kind, 4, kind)
+        ]
+        answer = await cluster.ask(ApiKey.DESCRIBE_CONFIGS, 3, {"resources": resources})
+        assert [r["error_code"] for r in answer["results"]] == [ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
+        assert all(r["error_message"].startswith(text) for r in answer["results"] if r["error_code"])
+        assert [r["resource_type"] for r in answer["results"]] == [kind, 4, kind]
+
+    play(scenario, brokers=0)
+
+
 def test_synonyms_and_texts_of_configs_are_told_to_who_asks_for_them(play: Play) -> None:
     """Of topics, of all brokers and of one; what else is told is the same in each version."""
 
