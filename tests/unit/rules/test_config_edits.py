@@ -27,6 +27,8 @@ LISTS: list[tuple[str, str | None, Operation, str, str]] = [  # what it shows, s
     ("a new word is appended as often as it is named", "", APPEND, "a,a", "a,a"),
     ("blanks belong to words", "a", APPEND, " a", "a, a"),
     ("appended nothing is a word", "a", APPEND, "", "a,"),
+    ("separators alone are no words", "a", APPEND, ",,", "a"),
+    ("separators alone take no empty word away", "a,,b", SUBTRACT, ",", "a,,b"),
     ("subtracted from what is stored", "compact,delete", SUBTRACT, "compact", "delete"),
     ("subtracted from the default", None, SUBTRACT, "delete", ""),
     ("each word takes one away", "a,b,a", SUBTRACT, "a", "b,a"),
