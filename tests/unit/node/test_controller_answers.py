@@ -11,6 +11,7 @@ import pytest
 from controller.node.requests.table import APIS
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.zk_operations import Create, ZkCode
 
 Play = Callable[..., list[Any]]
 NOT_CONTROLLER_TEXT = "This is not the correct controller for this cluster."
@@ -216,6 +217,27 @@ def test_describing_configs_by_no_name_means_all(play: Play) -> None:
         assert [c["name"] for c in one["configs"]] == ["retention.ms"] and other["configs"] == []
         assert one["configs"][0]["synonyms"] == [] and one["configs"][0]["documentation"]
         assert {r["error_code"] for r in answer["results"]} == {0}
+
+    play(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 1, 5_000])
+def test_each_topic_of_a_request_is_answered_by_its_name_however_it_ends(play: Play, timeout_ms: int) -> None:
+    """Who does not wait hears that time is over, of what is made all the same; what cannot be written is no timeout."""
+
+    async def scenario(cluster: Any) -> None:
+        cluster.world.zookeeper.tree.refusal = lambda op: (
+            ZkCode.NO_AUTH if isinstance(op, Create) and op.path == "/brokers/topics/b" else None
+        )
+        names, times_out = ("a", "b", "c"), timeout_ms < 5_000
+        topics = [{**TOPIC, "name": name} for name in names]
+        answer = await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": topics, "timeout": timeout_ms})
+        codes = {topic["name"]: topic["error_code"] for topic in answer["topics"]}
+        made = ErrorCode.REQUEST_TIMED_OUT if times_out else ErrorCode.NONE
+        assert list(codes) == list(names) and codes["a"] == codes["c"] == made
+        assert codes["b"] not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+        await cluster.world.sleep(5)
+        assert cluster.controller.state.topics == {"a", "c"}
 
     play(scenario, brokers=1)
 
