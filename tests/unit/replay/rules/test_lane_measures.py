@@ -10,32 +10,7 @@ import pytest
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, Outcome
 from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
-
-Told = tuple[int, str, dict[str, Any]]
-
-LAG: Told = (0, "config", {"key": "replica.lag.time.max.ms", "value": "1000"})
-MIN_ISR: Told = (0, "config", {"key": "min.insync.replicas", "value": "2"})
-LEADS: Told = (
-    10,
-    "leader",
-    {"epoch": 0, "offset": 0, "hw": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3], "zk_version": 0},
-)
-
-
-def fetch(ts: int, replica: int, offset: int, leo: int) -> Told:
-    return ts, "fetch", {"replica": replica, "offset": offset, "leo": leo, "err": 0, "epoch": 0}
-
-
-def append(ts: int, leo: int) -> Told:
-    return ts, "append", {"leo": leo, "bytes": 100}
-
-
-def said(*told: Told, before: tuple[LaneRow, ...] = ()) -> list[Outcome]:
-    lane = Lane(broker=BrokerId(1))
-    for row in (*before, *(LaneRow(run=5, seq=i, ts=ts, ev=ev, **columns) for i, (ts, ev, columns) in enumerate(told))):
-        lane.feed(row)
-    lane.finish()
-    return lane.outcomes
+from tests.unit.replay.rules.lanes import LAG, LEADS, MIN_ISR, Told, append, fetch, said
 
 
 def measured(outcomes: list[Outcome], measure: str) -> list[tuple[int | None, ...]]:
