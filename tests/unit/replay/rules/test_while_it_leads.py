@@ -244,15 +244,47 @@ def test_rows_that_only_a_leader_writes_are_counted_from_the_first_until_it_is_k
         assert (found.kind, found.ts, found.amount, found.epoch) == ("measure", 20, 3, -1)
 
 
-def test_what_added_replicas_fetched_is_told_when_they_are_part_of_it_or_the_leadership_ends() -> None:
-    adds: Told = (50, "leader", {**LEADS[2], "epoch": 1, "replicas": [1, 2, 3, 4], "adding": [4], "zk_version": 1})
-    done: Told = (90, "leader", {**LEADS[2], "epoch": 2, "zk_version": 2})
+def test_what_added_replicas_fetched_is_told_of_each_move_when_it_or_the_leadership_ends() -> None:
+    def adds(ts: int, epoch: int, replica: int) -> Told:
+        columns = {"epoch": epoch, "replicas": [1, 2, 3, replica], "adding": [replica], "zk_version": epoch}
+        return ts, "leader", {**LEADS[2], **columns}
 
-    def copies(ts: int, replica: int, size: int | None) -> Told:
+    def copies(ts: int, epoch: int, replica: int, size: int | None) -> Told:
         at, ev, columns = fetch(ts, replica, 0, 9)
-        return at, ev, {**columns, "epoch": 1, "bytes": size}
+        return at, ev, {**columns, "epoch": epoch, "bytes": size}
 
-    fetched = (copies(60, 4, 70), copies(61, 2, 500), copies(70, 4, 5), copies(80, 4, 0), copies(81, 4, None))
-    for end in ((done,), ((90, "follower", {"epoch": 2}),), ()):
-        copied = of(said(LAG, LEADS, append(20, 9), adds, *fetched, *end), "copied")
-        assert [(o.ts, o.amount) for o in copied] == [(70, 75)]
+    first = (adds(50, 1, 4), copies(60, 1, 4, 70), copies(61, 1, 2, 500), copies(70, 1, 4, 5), copies(80, 1, 4, 0))
+    done: Told = (90, "leader", {**LEADS[2], "epoch": 2, "zk_version": 2})
+    second = (adds(100, 3, 5), copies(110, 3, 5, 8), copies(111, 3, 4, 9), copies(112, 3, 5, None))
+    for end in ((), ((190, "leader", {**LEADS[2], "epoch": 4}),), ((190, "follower", {"epoch": 4}),)):
+        copied = of(said(LAG, LEADS, append(20, 9), *first, done, *second, *end), "copied")
+        assert [(o.ts, o.amount) for o in copied] == [(70, 75), (110, 8)]
+
+
+# -- what it decided --------------------------------------------------------------------------------------------------
+
+
+def test_a_removal_of_two_is_one_change_and_each_is_compared() -> None:
+    writes = [
+        (1510, SHRINK, {"replica": replica, "isr": [1], "err": None, **epoch})
+        for replica, epoch in ((3, {"epoch": 0}), (2, {}), (None, {"epoch": 0}))
+    ]
+    outcomes = said(LAG, LEADS, BOTH_FETCHED[0], append(30, 1), (1500, "tick", {}), *writes)
+    (shrink,) = of(outcomes, SHRINK)
+    assert (shrink.replica, shrink.isr_old, shrink.isr, shrink.epoch) == (2, [1, 2, 3], [1], 0)
+    assert shrink.cu == 20, "of the first"
+    matched = [(o.kind, o.replica, o.epoch, o.error_ms) for o in of(outcomes, "matched", "missing", "spurious")]
+    assert matched == [("matched", 3, 0, 10), ("matched", 2, 0, 10)], "who does not say of which epoch means this one"
+
+
+def test_how_long_one_that_caught_up_outside_held_the_high_watermark() -> None:
+    """The end of the example of isr-replay.md §4: 3 was at the end a while ago, and is not as far as the members."""
+    out = (*BOTH_FETCHED, append(30, 1000), fetch(40, 2, 1000, 1000), (1500, "tick", {}))
+    nears = (append(2000, 2000), fetch(2010, 2, 2000, 2000), fetch(2020, 3, 1500, 2000), append(2030, 2040),
+             fetch(2040, 2, 2040, 2040), fetch(2045, 3, 2000, 2040))  # fmt: skip
+    held = (append(2100, 2060), fetch(2130, 2, 2060, 2060), fetch(2160, 3, 2030, 2060), fetch(2200, 3, 2060, 2060))
+    rows = (LAG, LEADS, *out, *nears, *held, append(2300, 2070), fetch(2400, 2, 2070, 2070))
+    for until, held_ms in ((len(rows), 70), (len(rows) - 3, 30)):
+        (measure,) = [o for o in said(*rows[:until]) if o.change == "hw_held_by_outsiders_ms"]
+        assert (measure.amount, measure.kind) == (held_ms, "measure")
+    assert not [o for o in said(LAG, LEADS, *out, *nears) if o.change == "hw_held_by_outsiders_ms"]
