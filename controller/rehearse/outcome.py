@@ -182,7 +182,7 @@ def _stretch_of_most(windows: Sequence[Window], end_ms: int) -> tuple[int, int, 
     )
     count = most = from_ms = to_ms = 0
     for step_ms, change in steps:
-        if change < 0 and count == most and to_ms <= from_ms:
+        if to_ms <= from_ms:  # the step after the one that began it: if it is one more, that begins another
             to_ms = step_ms
         count += change
         if count > most:

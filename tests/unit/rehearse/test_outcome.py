@@ -13,7 +13,7 @@ from broker_sim.fluid.limits import UNLIMITED, Limits
 from controller.rehearse.ledger import Change, Trouble, Window
 from controller.rehearse.operator import Happening
 from controller.rehearse.outcome import Outcome, outcome_of
-from controller.wire.types import BrokerId, TopicPartition, settled
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition, settled
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 END_MS = 100
@@ -35,15 +35,15 @@ def outcome(*windows: Window, story: tuple[Happening, ...] = (), link: float = U
     ledger = SimpleNamespace(
         finish=lambda: windows, elections=elections, isr_changes=5,
         troubled=lambda trouble: [w.topic_partition for w in windows if w.trouble is trouble and w.to_ms is None],
-        partition=lambda _: (None, settled((ONE, TWO))),
+        partition=lambda tp: (None, found["assignments"][tp] if "assignments" in found else settled((ONE, TWO))),
     )  # fmt: skip
     plane = SimpleNamespace(
         copied_bytes=lambda: 70.0, losses=SimpleNamespace(lost=found.get("lost", {})), behind=lambda: (), now_s=0.0
     )
     stage: Any = SimpleNamespace(
-        now_ms=lambda: END_MS, ledger=ledger, plane=plane, brokers={},
+        now_ms=lambda: END_MS, ledger=ledger, plane=plane, brokers=dict.fromkeys(found.get("up", ())),
         clients=SimpleNamespace(refused=lambda: found.get("refused", {})),
-        scenario=SimpleNamespace(name="n", cluster=SimpleNamespace(mode="kraft"), seed=3, end_ms=None),
+        scenario=SimpleNamespace(name="n", cluster=SimpleNamespace(mode="kraft"), seed=3, end_ms=found.get("until")),
         risk=SimpleNamespace(most_bytes=9e6, partitions=found.get("at_risk", set()), most_ms=40),
         machine_limits={ONE: Limits(), TWO: Limits(link=link)},
         exposure=SimpleNamespace(worst=lambda end_ms: (end_ms,)),
@@ -148,9 +148,18 @@ def test_what_goes_offline_is_laid_to_the_loss_before_it_the_largest_first(troub
     windows = of(trouble, (0, 0, 5), (1, 10, 12), (1, 16, None), (2, 20, 90), (3, 20, 30), (3, 50, 55), (4, 21, 22))
     said = outcome(*windows, story=LOSSES).warnings
     assert [line.partition(" at ")[0].partition(":")[0] for line in said] == ["second", "from the begin", "first"]
-    assert [line.partition(": ")[2].partition(" ")[0] for line in said][1:2] == ["1"]
+    words = "offline" if trouble is Trouble.OFFLINE else "under their min ISR"
+    assert all(f" {words}, the longest for " in line for line in said)
     assert "3 partitions" in said[0] and "still at the end" not in said[0]
-    assert "1 partition " in said[2] and "still at the end" in said[2]
+    assert "1 partition " in said[1] and "1 partition " in said[2] and "still at the end" in said[2]
+
+
+@pytest.mark.parametrize(("until", "longest"), [(9_000, "9.0 s"), (None, "0.1 s"), (61_000, "00:01:01")])
+def test_the_longest_of_what_a_loss_takes_is_told_those_that_last_until_the_end_included(
+    until: int | None, longest: str
+) -> None:
+    (line,) = outcome(*of(Trouble.OFFLINE, (0, 0, until), (1, 0, 5), (2, 90, None))).warnings
+    assert f"the longest for {longest}, still at the end" in line
 
 
 def test_what_moves_and_is_under_its_min_isr_is_named_whenever_either_was() -> None:
@@ -165,6 +174,7 @@ def test_who_loses_members_three_times_flaps(times: int, flaps: bool) -> None:
     others = of(Trouble.MOVING, *((1, 10 * n, 10 * n + 5) for n in range(5)))
     said = warned(*again, *others)
     assert ("three times or more: t-0" in said) is flaps
+    assert "t-1" not in said
 
 
 def test_of_each_loss_of_records_there_is_a_warning_and_of_none_where_nothing_is_lost() -> None:
@@ -177,6 +187,16 @@ def test_of_each_loss_of_records_there_is_a_warning_and_of_none_where_nothing_is
     assert [word for word in ("t-2", "t-5", "t-6", "t-3", "broker 2") if any(word in line for line in lines)] == [
         "t-2", "t-5", "t-3", "broker 2"]  # fmt: skip
     assert lines[-5:] == tuple(f"refused: no {n}" for n in range(5))
+
+
+@pytest.mark.parametrize("until", [None, 50])
+def test_moves_to_brokers_that_are_down_never_end_unless_the_rehearsal_was_cut_short(until: int | None) -> None:
+    adds = {partition(n): ReplicaAssignment(replicas=(ONE, *new), adding_replicas=new)
+            for n, new in enumerate([(TWO,), (BrokerId(3),), (TWO, BrokerId(4)), ()])}  # fmt: skip
+    moving = of(Trouble.MOVING, *((n, 0, None) for n in range(4)))
+    lines = outcome(*moving, assignments=adds, up=[ONE, BrokerId(3)], until=until).warnings
+    assert [line.rpartition(": ")[2] for line in lines] == ([] if until else ["t-0, t-2", "t-2"])
+    assert [line[:22] for line in lines] == ([] if until else ["never ends: broker 2 i", "never ends: broker 4 i"])
 
 
 @pytest.mark.parametrize(("partitions", "named"), [(1, "t-0"), (3, "t-0, t-1, t-2"), (5, "t-0, t-1, t-2 and 2 more")])
