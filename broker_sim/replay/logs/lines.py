@@ -17,10 +17,13 @@ from zoneinfo import ZoneInfo
 #: As Spark and Python both read it; the groups are second, milliseconds, level, logger, message.
 #: What a container's runtime, `docker compose logs` or `kubectl logs --prefix` put in front of a line.
 PREFIX_PATTERN: Final = r"^(?:[\w.-]+ +\| |\S+ std(?:out|err) [FP] |\[pod/\S+\] )?"
+#: A thread's name, and the logger's with a line of its program, in front of a message.
+_LOCATED_PATTERN: Final = r"\[[^\]]*\] ([\w.$]+):(?:\d+|\?) - "
 HEAD_PATTERN: Final = (
     PREFIX_PATTERN + r"\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:[,.](\d{3}))?\]? +\[?([A-Z]+)\]? +"
-    r"(?:\[[^\]]*\] ([\w.$]+):(?:\d+|\?) - )?(.*)$"
+    rf"(?:{_LOCATED_PATTERN})?(.*)$"
 )
+_LOCATED: Final = re.compile(_LOCATED_PATTERN)
 _HEAD: Final = re.compile(HEAD_PATTERN)
 _LOGGER: Final = re.compile(r" \([\w.$/]+\)$")
 #: The name of the thread behind the logger's: %t, as some images have it.
@@ -130,8 +133,11 @@ def _shipped_head(line: str, clock: Clock) -> Head | None:
     millis = line[21:24]
     if not blank or level not in _LEVELS or not (millis.isascii() and millis.isdigit()):
         return None
+    text = text.lstrip(" ")
+    if text[:1] == "[" and _LOCATED.match(text):
+        return None
     at = clock.ms_if_known(line[1:20], millis)
-    return None if at is None else _head(at, level, text.lstrip(" "))
+    return None if at is None else _head(at, level, text)
 
 
 def _head(ts: int, level: str, text: str) -> Head:
