@@ -205,7 +205,7 @@ NO_USE = [
     (of_a_fetch()[:-30], TornRequest),
     (line("FETCH", None, ANSWER), TornRequest),
     (line("FETCH", {"replicaId": 2}, ANSWER), TornRequest),
-    (line("FETCH", ASKED, ANSWER, totalTimeMs="soon"), TornRequest),  # type: ignore[arg-type]
+    (line("FETCH", ASKED, ANSWER, totalTimeMs="soon"), TornRequest),
     (of_a_fetch(topics=[{"topicId": "x", "partitions": []}]), NamesNoTopic),
     (of_a_fetch(forgottenTopicsData=[{"topicId": "x", "partitions": []}]), NamesNoTopic),
     (line("PRODUCE", {"topicData": [{"topicId": "x", "partitionData": []}]}, {"responses": []}), NamesNoTopic),
