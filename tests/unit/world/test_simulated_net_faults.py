@@ -230,6 +230,9 @@ def test_a_link_of_its_own_is_slow_both_ways_until_it_is_as_the_others() -> None
                 one.send(b"x")
                 await other.recv()
                 assert (3 <= loop.time() - began <= 4) is is_slow
+            began = loop.time()
+            await pair(network)
+            assert (6 <= loop.time() - began <= 8) is is_slow and loop.time() > began
             assert await passes(*others)
 
     world(scenario)
@@ -247,7 +250,7 @@ def test_the_transcript_tells_runs_apart_by_what_was_sent_and_when(is_kept: bool
 
     def sends(*, data: bytes, after_s: float) -> Scenario:
         async def scenario(network: SimulatedNetwork) -> None:
-            network.keeps_transcript = is_kept
+            network.keeps_transcript &= is_kept
             near, far = await pair(network)
             await asyncio.sleep(after_s)
             near.send(data)

@@ -1,0 +1,291 @@
+"""What stops a machine in a simulated world, what goes on meanwhile, and what a world says of how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controller.wire.zk_operations import Create, GetData, WatchEvent, ZkCode
+from controller.world.ports import Connection
+from controller.world.simulated.net import Latency
+from controller.world.simulated.world import ZOOKEEPER, Machine, ProgramFailed, World, run_world
+from controller.world.simulated.zk_session import SimulatedSession
+
+
+async def ticks(seen: list[str], name: str = "tick") -> None:
+    """A program that says each second that it runs."""
+    while True:
+        seen.append(name)
+        await asyncio.sleep(1)
+
+
+async def session_of(machine: Machine, *, timeout_ms: int = 6_000) -> tuple[SimulatedSession, list[str]]:
+    seen: list[str] = []
+
+    def on_watch(event: WatchEvent) -> None:
+        seen.append(event.path)
+
+    connector = machine.connector(session_timeout_ms=timeout_ms)
+    return await connector.connect(on_watch=on_watch, on_expired=lambda: seen.append("expired")), seen
+
+
+def test_a_program_that_stands_still_for_a_moment_keeps_its_session_and_one_that_is_paused_does_not() -> None:
+    async def scenario(world: World) -> None:
+        for name, stop, go in (("m", Machine.suspend, Machine.go_on), ("n", Machine.pause, Machine.resume)):
+            machine, seen = world.machine(name), list[str]()
+            session, told = await machine.run(session_of(machine))
+            await session.perform([Create(f"/{name}", ephemeral=True)])
+            machine.start(ticks(seen))
+            await world.sleep(3.5)
+            before = len(seen)
+            stop(machine)
+            assert machine.is_stopped
+            await world.sleep(20)
+            assert len(seen) == before
+            assert (world.zookeeper.tree.get(f"/{name}") is not None) is (name == "m")
+            go(machine)
+            assert not machine.is_stopped
+            await world.sleep(3)
+            assert len(seen) > before
+            assert told == ([] if name == "m" else ["expired"])
+        assert world.suspensions == 2
+
+    run_world(1, scenario)
+
+
+def test_a_program_that_was_killed_never_goes_on_beside_the_next_one() -> None:
+    async def scenario(world: World) -> None:
+        machine, seen = world.machine("m"), list[str]()
+        assert not machine.is_stopped
+        first = machine.start(ticks(seen, "first"))
+        assert machine.program is first
+        await world.sleep(2)
+        machine.kill()
+        assert machine.is_stopped and machine.program is None
+        await world.sleep(2)
+        seen.clear()
+        machine.start(ticks(seen, "second"))
+        machine.pause()
+        machine.resume()
+        machine.suspend()
+        machine.go_on()
+        await world.sleep(3)
+        assert set(seen) == {"second"} and not machine.is_stopped
+
+    run_world(1, scenario)
+
+
+def test_what_one_machine_suffers_is_nothing_to_another() -> None:
+    async def scenario(world: World) -> None:
+        seen = {name: list[str]() for name in "ab"}
+        for name, each in seen.items():
+            world.machine(name).start(ticks(each))
+        session, told = await session_of(world.machine("b"))
+        await session.perform([Create("/b", ephemeral=True)])
+        for stop in (Machine.suspend, Machine.pause, Machine.kill):
+            stop(world.machine("a"))
+            await world.sleep(20)
+        assert len(seen["a"]) < 3 and len(seen["b"]) > 50
+        assert (await session.perform([GetData("/b")]))[0].ok and not told
+
+    run_world(1, scenario)
+
+
+def test_each_start_of_a_machine_and_each_machine_has_a_chance_of_its_own() -> None:
+    """Which no fault shifts: what others draw, or do, changes nothing of it."""
+
+    def drawn(*, faults: bool) -> list[float]:
+        async def scenario(world: World) -> list[float]:
+            found = []
+            for name in ("a", "b", "a"):
+                machine = world.machine(name)
+                if faults:
+                    world.chance.random()
+                    world.partition("a", "b")
+                    world.heal()
+
+                async def draws(machine: Machine = machine) -> None:
+                    found.append(machine.chance.random())
+
+                machine.start(draws())
+                await world.sleep(1)
+            return found
+
+        return run_world(7, scenario)
+
+    quiet = drawn(faults=False)
+    assert len(set(quiet)) == 3
+    assert drawn(faults=True) == quiet
+
+
+@pytest.mark.parametrize(("one", "other"), [("a", "b"), ("b", "a")])
+def test_a_partition_of_two_machines_is_both_ways_unless_it_is_said_to_be_one_way(one: str, other: str) -> None:
+    async def scenario(world: World) -> None:
+        for one_way in (False, True):
+            world.partition(one, other, one_way=one_way)
+            assert world.network.is_cut(one, other)
+            assert world.network.is_cut(other, one) is not one_way
+            assert world.zookeeper.reachable("a") and world.zookeeper.reachable("b")
+            assert world.is_disturbed
+            world.heal()
+            assert not world.is_disturbed
+        for pair in ((one, ZOOKEEPER), (ZOOKEEPER, one)):
+            for one_way in (False, True):
+                world.partition(*pair, one_way=one_way)
+                assert not world.zookeeper.reachable(one) and world.zookeeper.reachable(other)
+                world.heal()
+                assert world.zookeeper.reachable(one)
+
+    run_world(1, scenario)
+
+
+def test_every_disturbance_is_seen_while_it_lasts() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.zookeeper
+        for begin, end in (
+            (lambda: zookeeper.cut("m"), lambda: zookeeper.heal("m")),
+            (lambda: zookeeper.hold_answers("m"), lambda: zookeeper.let_answers_go("m")),
+            (lambda: zookeeper.hold_answers("m"), world.heal),
+            (lambda: setattr(zookeeper, "link_loss", 0.1), world.heal),
+            (lambda: zookeeper.slow(Latency(min_s=1, max_s=2)), lambda: zookeeper.slow(None)),
+            (zookeeper.stop, zookeeper.start),
+            (lambda: world.network.cut("m", "n"), world.heal),
+            (lambda: world.network.set_latency("m", "n", Latency()), lambda: world.network.set_latency("n", "m", None)),
+        ):
+            assert not world.is_disturbed
+            begin()
+            assert world.is_disturbed
+            end()
+        assert not world.is_disturbed
+
+    run_world(1, scenario)
+
+
+def test_healing_one_machine_leaves_what_others_suffer() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.zookeeper
+        for name in ("m", "n"):
+            zookeeper.cut(name)
+            zookeeper.hold_answers(name)
+        zookeeper.heal("m")
+        assert zookeeper.reachable("m") and not zookeeper.holds_answers("m")
+        assert not zookeeper.reachable("n") and zookeeper.holds_answers("n")
+        zookeeper.heal()
+        assert zookeeper.reachable("n") and not zookeeper.holds_answers("n")
+
+    run_world(1, scenario)
+
+
+def test_a_session_expires_by_fault_for_it_alone_and_is_told_at_once_or_when_it_is_back() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.zookeeper
+        sessions = {name: await session_of(world.machine(name)) for name in "abc"}
+        for name, (session, _) in sessions.items():
+            await session.perform([Create(f"/{name}", ephemeral=True)])
+        assert zookeeper.sessions == zookeeper.connected == {s.session_id: n for n, (s, _) in sessions.items()}
+        zookeeper.cut("b")
+        assert set(zookeeper.connected.values()) == {"a", "c"} and len(zookeeper.sessions) == 3
+        for name in "ab":
+            zookeeper.expire_session(sessions[name][0].session_id)
+            zookeeper.expire_session(sessions[name][0].session_id)
+            assert zookeeper.tree.get(f"/{name}") is None
+        await world.sleep(3)
+        assert [told for _, told in sessions.values()] == [["expired"], [], []]
+        world.heal()
+        await world.sleep(3)
+        assert [told for _, told in sessions.values()] == [["expired"], ["expired"], []]
+        assert zookeeper.sessions == zookeeper.connected == {sessions["c"][0].session_id: "c"}
+
+    run_world(1, scenario)
+
+
+def test_a_session_lives_for_its_timeout_without_a_link_and_each_link_gives_it_all_of_that_again() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.zookeeper
+        session, told = await session_of(world.machine("m"), timeout_ms=6_000)
+        await session.perform([Create("/m", ephemeral=True)])
+        for number in range(1, 4):
+            assert session.is_connected and session.connections == number
+            world.partition("m", ZOOKEEPER)
+            assert not session.is_connected
+            await world.sleep(5.4)
+            assert zookeeper.tree.get("/m") is not None
+            world.heal()
+            await world.sleep(0.6)
+        zookeeper.stop()
+        await world.sleep(60)
+        zookeeper.start()
+        world.partition("m", ZOOKEEPER)
+        await world.sleep(5.9)
+        assert zookeeper.tree.get("/m") is not None and not told
+        await world.sleep(0.2)
+        assert zookeeper.tree.get("/m") is None
+
+    run_world(1, scenario)
+
+
+def test_a_closed_session_leaves_nothing_and_is_no_expiry() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.zookeeper
+        for is_cut in (False, True):
+            session, told = await session_of(world.machine("m"))
+            await session.perform([Create("/m", ephemeral=True), GetData("/m", watch=True)])
+            if is_cut:
+                zookeeper.cut("m")
+            await session.close()
+            await session.close()
+            assert (zookeeper.tree.get("/m") is not None) is is_cut
+            assert not zookeeper.connected
+            await world.sleep(6.1)
+            assert zookeeper.tree.get("/m") is None and not zookeeper.sessions and not len(zookeeper.watches)
+            world.heal()
+            await world.sleep(1)
+            assert not told
+
+    run_world(1, scenario)
+
+
+def test_without_a_server_who_connects_waits_and_is_let_in_when_it_is_there() -> None:
+    async def scenario(world: World) -> None:
+        world.zookeeper.stop()
+        waiting = asyncio.ensure_future(session_of(world.machine("m")))
+        await world.sleep(10)
+        assert not waiting.done()
+        world.zookeeper.start()
+        await world.sleep(1)
+        session, _ = waiting.result()
+        assert (await session.perform([Create("/m")]))[0].code is ZkCode.OK
+
+    run_world(1, scenario)
+
+
+def test_a_scenario_waits_for_what_it_says_and_no_longer() -> None:
+    async def scenario(world: World) -> None:
+        began = world.loop.time()
+        await world.until(lambda: world.loop.time() - began >= 2, within_s=3, what="two seconds")
+        assert world.loop.time() - began < 2.1
+        began = world.loop.time()
+        with pytest.raises(AssertionError, match="the end of time"):
+            await world.until(lambda: False, within_s=3, what="the end of time")
+        assert 3 <= world.loop.time() - began < 3.1
+
+    run_world(1, scenario)
+
+
+def test_who_serves_a_connection_and_fails_fails_the_scenario_even_at_its_end() -> None:
+    async def serve(_: Connection) -> None:
+        raise ValueError("cannot serve")
+
+    async def scenario(world: World) -> None:
+        listener = await world.machine("m").network.listen("m", 0, serve)
+        await world.machine("n").network.connect(*listener.address)
+
+        async def broken() -> None:
+            raise KeyError("at the end")
+
+        world.machine("n").start(broken())
+        await asyncio.sleep(1)
+
+    with pytest.raises(ProgramFailed, match=r"(?s)at the end.*cannot serve|cannot serve.*at the end"):
+        run_world(1, scenario)
