@@ -177,6 +177,23 @@ def test_a_connection_is_over_when_both_ends_have_closed_it() -> None:
     world(scenario)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_connection_is_closed_when_who_serves_it_ends(fails: bool) -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        async def serve(connection: Connection) -> None:
+            connection.send(await connection.recv())
+            if fails:
+                raise asyncio.CancelledError
+
+        listener = await network.view("b").listen("b", 0, serve)
+        near = await network.view("a").connect(*listener.address)
+        near.send(b"x")
+        assert await near.recv() == b"x"
+        assert await near.recv() == b"" and not near.is_open
+
+    world(scenario)
+
+
 def test_a_listener_whose_closing_fails_is_closed() -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         async def serve(_: Connection) -> None: ...
