@@ -233,7 +233,6 @@ class _Connection:
         self._ended = False
         self._error: ConnectionError | None = None
         self._closed = False
-        self._dead = False
         self._unacknowledged = 0
         self._outgoing: deque[tuple[float, bytes]] = deque()
         self._last_arrival = 0.0
@@ -317,7 +316,7 @@ class _Connection:
             self._other._arrive(data)
 
     def _arrive(self, data: bytes) -> None:
-        if self._closed or self._dead or self._error is not None:
+        if self._closed or self._error is not None:
             self._other._acknowledge(len(data))
         elif data:
             self._received.append(data)
@@ -342,7 +341,7 @@ class _Connection:
 
     def _die(self) -> None:
         """The process is gone: nothing is sent or taken any more. What is under way still arrives."""
-        self._closed = self._dead = True
+        self._closed = True
         self._received.clear()
         self._wake()
 

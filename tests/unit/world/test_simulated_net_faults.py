@@ -129,6 +129,56 @@ def test_who_is_killed_says_its_last_words_and_others_go_on(victim: str, seed: i
     world(scenario, seed)
 
 
+def test_peers_of_the_dead_see_an_end_in_some_runs_and_a_reset_in_others() -> None:
+    """What was said before the death is heard before an end."""
+    seen: set[bytes | type] = set()
+
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far = await pair(network)
+        far.send(b"last words")
+        network.kill("b")
+        heard = b""
+        try:
+            while chunk := await near.recv():
+                heard += chunk
+            seen.add(heard)
+        except ConnectionResetError as error:
+            seen.add(type(error))
+
+    for seed in range(12):
+        world(scenario, seed)
+    assert seen == {b"last words", ConnectionResetError}
+
+
+def test_what_was_sent_over_a_link_that_became_slow_does_not_come_with_what_went_before() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far = await pair(network)
+        near.send(b"1")
+        network.set_latency("a", "b", Latency(min_s=3, max_s=4))
+        began = asyncio.get_running_loop().time()
+        near.send(b"2")
+        network.set_latency("a", "b", None)
+        near.send(b"3")
+        assert await far.recv() == b"1" and asyncio.get_running_loop().time() - began < 1
+        assert await far.recv() == b"23", "nothing overtakes"
+        assert 3 <= asyncio.get_running_loop().time() - began <= 4
+
+    world(scenario)
+
+
+def test_who_has_closed_hears_nothing_more() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        near, far = await pair(network)
+        far.send(b"unread")
+        await asyncio.sleep(1)
+        near.close()
+        assert await near.recv() == b""
+        network.drop_connections("a", "b")
+        assert await near.recv() == b""
+
+    world(scenario)
+
+
 def test_a_kill_takes_the_listeners_of_that_machine_alone() -> None:
     async def scenario(network: SimulatedNetwork) -> None:
         async def serve(_: Connection) -> None: ...
@@ -168,6 +218,12 @@ def test_a_connection_is_over_when_both_ends_have_closed_it() -> None:
         near.close()
         await asyncio.sleep(1)
         assert not near.is_open and not far.is_open and network.connections_open == 1
+        far.send(bytes(WINDOW_BYTES + 1))
+        with pytest.raises(ConnectionResetError):
+            await far.drain()
+        await asyncio.sleep(1)
+        assert network.connections_open == 1, "one end is open, whatever reaches the other"
+        assert await near.recv() == b""
         assert await far.recv() == b"bye"
         assert await far.recv() == await far.recv() == b""
         far.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -90,6 +91,38 @@ def test_what_one_machine_suffers_is_nothing_to_another() -> None:
         assert (await session.perform([GetData("/b")]))[0].ok and not told
 
     run_world(1, scenario)
+
+
+def test_what_a_machine_has_sent_arrives_though_it_was_killed_meanwhile() -> None:
+    """Or a reset comes: as the kernel, which outlives the program, may have it."""
+
+    def heard(seed: int) -> list[bytes]:
+        async def scenario(world: World) -> list[bytes]:
+            found: list[bytes] = []
+
+            async def serve(connection: Connection) -> None:
+                with suppress(ConnectionResetError):
+                    found.append(await connection.recv())
+
+            listener = await world.machine("b").network.listen("b", 0, serve)
+            machine = world.machine("a")
+
+            async def send() -> None:
+                connection = await machine.network.connect(*listener.address)
+                connection.send(b"x")
+                await asyncio.sleep(1e6)
+
+            program = machine.start(send())
+            await world.until(lambda: world.network.connections_open == 1, within_s=1, every_s=1e-5, what="it")
+            await asyncio.sleep(0)
+            machine.kill()
+            await world.sleep(1)
+            assert not program.done()
+            return found
+
+        return run_world(seed, scenario)
+
+    assert [b"x"] in [heard(seed) for seed in range(6)]
 
 
 def test_each_start_of_a_machine_and_each_machine_has_a_chance_of_its_own() -> None:
