@@ -130,8 +130,6 @@ def _settled_and_sound(lists: Mapping[str, Mapping[str, Any]]) -> dict[int, Repl
     listed, *moving = lists.values()
     if any(moving) or not _INTEGERS.issuperset(map(type, chain.from_iterable(listed.values()))):
         raise ValueError("one moves, or holds what is no integer")
-    if not _LISTS_ALONE.issuperset(map(type, listed.values())):
-        raise TypeError("one is no list")
     return dict(zip(map(_partition_number, listed), map(_settled, map(tuple, listed.values())), strict=True))
 
 
@@ -142,7 +140,6 @@ def _settled(replicas: tuple[BrokerId, ...]) -> ReplicaAssignment:
 
 
 _INTEGERS: Final = frozenset({int})
-_LISTS_ALONE: Final = frozenset({list})
 
 
 def _assignment(p: str, lists: Mapping[str, Mapping[str, Any]]) -> ReplicaAssignment:

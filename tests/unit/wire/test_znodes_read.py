@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.wire.topic_znode import is_partition
-from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
+from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -243,9 +244,9 @@ def test_a_registration_is_read_back(endpoints: tuple[Endpoint, ...], rack: str 
 def test_children_that_are_no_brokers_partitions_or_notices_are_left_out() -> None:
     strangers = ["", "x", "-1", "1.0", "+1", "\u0661", "\u00b2", "99999999999", " 1", "1 "]
     assert BrokerIdsZNode.ids([*strangers, "10", "2", "0", "2147483647", "2147483648"]) == [0, 2, 10, 2**31 - 1]
-    some = [*strangers, "10", "2", "0", "01", "2147483648", "9999999999"]
-    assert TopicPartitionsZNode.numbers(some) == [0, 2, 10]
-    assert [each for each in some if is_partition(each)] == ["10", "2", "0"]
+    some = [*strangers, "10", "2", "0", "2147483647", "01", "2147483648", "9999999999"]
+    assert TopicPartitionsZNode.numbers(some) == [0, 2, 10, 2**31 - 1]
+    assert [each for each in some if is_partition(each)] == ["10", "2", "0", "2147483647"]
     notices = [f"config_change_{number}" for number in ("0000000010", "0000000002", "9999999999", "", "x", "-1")]
     assert ConfigChangesZNode.notices(["other", "config_change", *notices, notices[0] + "x"]) == [
         (2, notices[1]),
@@ -287,20 +288,40 @@ def test_a_state_that_lacks_something_is_none(missing: str) -> None:
         assert TopicPartitionStateZNode.decode(json.dumps(wrong | {"more": "x" * 999}).encode(), 0) is None
 
 
+def test_where_nothing_was_written_nothing_is_said() -> None:
+    assert ConfigEntityZNode.parse(None) == {} == ConfigEntityZNode.decode(None)
+    assert ProducerIdBlockZNode.decode(None) is None
+    assert ConfigChangesZNode.decode(None) is ControllerZNode.decode(None) is None
+
+
 NO_PARTITIONS = ["x", "-1", "01", "2147483648", "1.0", ""]
+#: Replicas that are none, as values of JSON.
+NO_REPLICAS = ["1,2", "", {}, {"1": 2}, None, 1, True, [], [1, 1], [True], [1.0], ["1"], [None], [[1]]]
+
+
+@pytest.mark.parametrize("value", NO_REPLICAS, ids=repr)
+@pytest.mark.parametrize("others", [{}, {"adding_replicas": {"0": [2]}}], ids=["none moves", "one moves"])
+def test_replicas_that_are_none_are_refused_beside_others(value: Any, others: dict[str, Any]) -> None:
+    found = TopicZNode.parse(json.dumps({"partitions": {"0": [1, 2], "3": value}, **others}).encode())
+    assert found.partitions.keys() == {0} and found.refused.keys() == {"3"}
 
 
 def test_what_is_no_partition_is_refused_and_kept_and_its_number_is_taken_where_it_is_one() -> None:
-    lists = {"0": [1], "7": "1,2", "3": [1, 1], **{name: [1] for name in NO_PARTITIONS}}
-    found = TopicZNode.parse(json.dumps({"partitions": lists, "topic_id": 7, "version": 3}).encode())
-    assert found.partitions.keys() == {0}
+    """Until somebody who rewrites the znode has another word for it; who leaves a partition out has it gone."""
+    lists = {"0": [1], "1": [2], "7": "1,2", "3": [1, 1], **{name: [1] for name in NO_PARTITIONS}}
+    document = {"partitions": lists, "adding_replicas": {}, "removing_replicas": {}, "topic_id": 7, "version": 3}
+    found = TopicZNode.parse(json.dumps(document).encode())
+    assert found.partitions.keys() == {0, 1}
     assert found.refused.keys() == {"7", "3", *NO_PARTITIONS}
-    assert found.listed == {0: (1,), 3: (), 7: ()}
-    assert list(found.listed) == [0, 3, 7]
+    assert found.listed == {0: (1,), 1: (2,), 3: (), 7: ()}
+    assert list(found.listed) == [0, 1, 3, 7]
     assert found.topic_id is None
-    assert json.loads(TopicZNode.encode(found)) | {"adding_replicas": 0, "removing_replicas": 0} == {
-        "partitions": lists, "topic_id": 7, "adding_replicas": 0, "removing_replicas": 0, "version": 3,
-    }  # fmt: skip
+    assert json.loads(TopicZNode.encode(found)) == document
+    rewritten = replace(found, partitions={n: ReplicaAssignment(replicas=(BrokerId(5),)) for n in (7, 0)})
+    del lists["1"]
+    written = json.loads(TopicZNode.encode(rewritten))
+    assert written == document | {"partitions": lists | {"0": [5], "7": [5]}}
+    assert list(written["partitions"])[:2] == ["0", "7"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", '{"partitions":7}', '{"partitions":{},"adding_replicas":[1]}'])
