@@ -22,7 +22,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from controller.world.simulated.clock import SimulatedClock
-from controller.world.simulated.loop import Deadlock, ProcessGate, VirtualTimeLoop, current_gate
+from controller.world.simulated.loop import ProcessGate, VirtualTimeLoop, current_gate
 from controller.world.simulated.net import Latency, MachineNetwork, SimulatedNetwork
 from controller.world.simulated.zookeeper import SimulatedConnector, SimulatedZooKeeper
 
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 #: The name that ZooKeeper has in partitions.
 ZOOKEEPER: Final = "zookeeper"
+#: What is cancelled at the end of a world has so long to end.
+_END_S: Final = 3_600
 
 
 class ProgramFailed(Exception):
@@ -109,7 +111,10 @@ class World:
         self.failures.append(f"{context.get('message')}: {error!r}" if error else str(context.get("message")))
 
     def _finish(self) -> None:
-        """Ends what still runs, thawing what was killed so that nothing is left for the garbage collector."""
+        """Ends what still runs, thawing what was killed so that nothing is left for the garbage collector.
+
+        Raises: ProgramFailed, where a task does not end when it is cancelled.
+        """
         for name in list(self._machines):
             self.network.kill(name)
             self.zookeeper.kill(name)
@@ -119,10 +124,12 @@ class World:
         for task in tasks:
             task.cancel()
         if tasks:
-            try:
-                self.loop.run_until_complete(asyncio.wait_for(_ended(tasks), 3600))
-            except (Deadlock, TimeoutError) as error:
-                self.failures.append(f"tasks that do not end when cancelled: {error}")
+            ended, left = self.loop.run_until_complete(asyncio.wait(tasks, timeout=_END_S))
+            for task in ended:
+                task.cancelled() or task.exception()  # it was ended: what it says of that is nobody's
+            if left:
+                names = ", ".join(task.get_name() for task in sorted(left, key=hash))
+                raise ProgramFailed(f"tasks that do not end when cancelled: {names}")
 
 
 class Machine:
@@ -214,10 +221,6 @@ class Machine:
             gate.open(self._world.loop)
 
 
-async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 def run_world(seed: int, scenario: Callable[[World], Coroutine[Any, Any, T]], *, latency: Latency | None = None) -> T:
     """Runs a scenario in the world of a seed; the same seed gives the same run, step for step.
 
@@ -232,6 +235,8 @@ def run_world(seed: int, scenario: Callable[[World], Coroutine[Any, Any, T]], *,
         world.check()
         return result
     finally:
-        world._finish()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+        try:
+            world._finish()
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from controller.wire.zk_operations import Create, GetData, WatchEvent, ZkCode
+from controller.wire.zk_operations import Create, GetData, WatchEvent
 from controller.world.ports import Connection
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER, Machine, ProgramFailed, World, run_world
@@ -126,15 +126,16 @@ def test_what_a_machine_has_sent_arrives_though_it_was_killed_meanwhile() -> Non
 
 
 def test_each_start_of_a_machine_and_each_machine_has_a_chance_of_its_own() -> None:
-    """Which no fault shifts: what others draw, or do, changes nothing of it."""
+    """Which nothing shifts: neither faults, nor what others draw, nor how often it drew in its life before."""
 
-    def drawn(*, faults: bool) -> list[float]:
+    def drawn(*, before: int) -> list[float]:
         async def scenario(world: World) -> list[float]:
             found = []
             for name in ("a", "b", "a"):
                 machine = world.machine(name)
-                if faults:
+                for _ in range(before):
                     world.chance.random()
+                    machine.chance.random()
                     world.partition("a", "b")
                     world.heal()
 
@@ -147,9 +148,110 @@ def test_each_start_of_a_machine_and_each_machine_has_a_chance_of_its_own() -> N
 
         return run_world(7, scenario)
 
-    quiet = drawn(faults=False)
+    quiet = drawn(before=0)
     assert len(set(quiet)) == 3
-    assert drawn(faults=True) == quiet
+    assert drawn(before=1) == drawn(before=3) == quiet
+
+
+def test_the_end_of_a_world_ends_each_program_also_of_who_stands_still_or_was_killed() -> None:
+    """In their `finally` nothing can be done to the world any more; without it the garbage collector would run them."""
+    ended: list[str] = []
+
+    async def program(name: str) -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            ended.append(name)
+
+    async def scenario(world: World) -> None:
+        for name in ("runs", "paused", "suspended", "killed", "again"):
+            world.machine(name).start(program(name))
+        await world.sleep(1)
+        world.machine("paused").pause()
+        world.machine("suspended").suspend()
+        world.machine("killed").kill()
+        world.machine("again").kill()
+        world.machine("again").start(program("anew"))
+        world.machine("never").start(program("never"))
+        world.machine("never").kill()
+        work = asyncio.ensure_future(world.machine("runs").run(program("work")))
+        await world.sleep(1)
+        assert not ended and not work.done()
+
+    run_world(1, scenario)
+    assert sorted(ended) == ["again", "anew", "killed", "paused", "runs", "suspended", "work"]
+
+
+def test_what_is_run_in_a_machines_name_stops_with_it() -> None:
+    async def scenario(world: World) -> None:
+        machine, seen = world.machine("m"), list[str]()
+        work = asyncio.ensure_future(machine.run(ticks(seen)))
+        await world.sleep(3)
+        machine.kill()
+        before = len(seen)
+        assert before
+        await world.sleep(3)
+        assert len(seen) == before and not work.done()
+
+    run_world(1, scenario)
+
+
+def test_peers_of_a_killed_machine_hear_of_it_and_those_of_a_paused_one_do_not() -> None:
+    async def scenario(world: World) -> None:
+        for name, stop in (("m", Machine.pause), ("n", Machine.kill)):
+            machine, ends = world.machine(name), list[Connection]()
+
+            async def serve(connection: Connection, ends: list[Connection] = ends) -> None:
+                ends.append(connection)
+                await asyncio.sleep(1e6)
+
+            listener = await world.machine("b").network.listen("b", 0, serve)
+            await machine.run(machine.network.connect(*listener.address))
+            await world.sleep(1)
+            stop(machine)
+            await world.sleep(60)
+            assert [end.is_open for end in ends] == [name == "m"]
+
+    run_world(1, scenario)
+
+
+def test_a_failure_is_told_once_where_the_scenario_looks_next_and_a_cancelled_program_is_none() -> None:
+    async def broken() -> None:
+        raise ValueError("broken")
+
+    async def scenario(world: World) -> None:
+        world.machine("n").start(ticks([])).cancel()
+        await world.sleep(1)
+        world.machine("m").start(broken())
+        with pytest.raises(ProgramFailed) as failed:
+            await world.sleep(1)
+        assert str(failed.value) == "m: ValueError('broken')"
+        world.machine("m").kill()
+        await asyncio.sleep(1)
+        assert world.failures == ["m: ValueError('broken')"]
+        world.failures.clear()
+
+    run_world(1, scenario)
+
+
+def test_the_latency_of_a_world_is_that_of_its_network_and_its_zookeeper() -> None:
+    async def scenario(world: World) -> None:
+        async def serve(_: Connection) -> None: ...
+
+        listener = await world.machine("b").network.listen("b", 0, serve)
+        began = world.loop.time()
+        await world.machine("a").network.connect(*listener.address)
+        assert 2 <= world.loop.time() - began <= 4
+        began = world.loop.time()
+        session, _ = await session_of(world.machine("a"))
+        assert 2 <= world.loop.time() - began <= 4
+        for latency, least, most in ((None, 2, 4), (Latency(min_s=0.1, max_s=0.2), 0.2, 0.4), (None, 2, 4)):
+            world.zookeeper.slow(latency)
+            began = world.loop.time()
+            await session.perform([Create("/a"), GetData("/a")][:1])
+            assert least <= world.loop.time() - began <= most
+
+    run_world(1, scenario, latency=Latency(min_s=1, max_s=2))
 
 
 @pytest.mark.parametrize(("one", "other"), [("a", "b"), ("b", "a")])
@@ -210,89 +312,6 @@ def test_healing_one_machine_leaves_what_others_suffer() -> None:
     run_world(1, scenario)
 
 
-def test_a_session_expires_by_fault_for_it_alone_and_is_told_at_once_or_when_it_is_back() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.zookeeper
-        sessions = {name: await session_of(world.machine(name)) for name in "abc"}
-        for name, (session, _) in sessions.items():
-            await session.perform([Create(f"/{name}", ephemeral=True)])
-        assert zookeeper.sessions == zookeeper.connected == {s.session_id: n for n, (s, _) in sessions.items()}
-        zookeeper.cut("b")
-        assert set(zookeeper.connected.values()) == {"a", "c"} and len(zookeeper.sessions) == 3
-        for name in "ab":
-            zookeeper.expire_session(sessions[name][0].session_id)
-            zookeeper.expire_session(sessions[name][0].session_id)
-            assert zookeeper.tree.get(f"/{name}") is None
-        await world.sleep(3)
-        assert [told for _, told in sessions.values()] == [["expired"], [], []]
-        world.heal()
-        await world.sleep(3)
-        assert [told for _, told in sessions.values()] == [["expired"], ["expired"], []]
-        assert zookeeper.sessions == zookeeper.connected == {sessions["c"][0].session_id: "c"}
-
-    run_world(1, scenario)
-
-
-def test_a_session_lives_for_its_timeout_without_a_link_and_each_link_gives_it_all_of_that_again() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.zookeeper
-        session, told = await session_of(world.machine("m"), timeout_ms=6_000)
-        await session.perform([Create("/m", ephemeral=True)])
-        for number in range(1, 4):
-            assert session.is_connected and session.connections == number
-            world.partition("m", ZOOKEEPER)
-            assert not session.is_connected
-            await world.sleep(5.4)
-            assert zookeeper.tree.get("/m") is not None
-            world.heal()
-            await world.sleep(0.6)
-        zookeeper.stop()
-        await world.sleep(60)
-        zookeeper.start()
-        world.partition("m", ZOOKEEPER)
-        await world.sleep(5.9)
-        assert zookeeper.tree.get("/m") is not None and not told
-        await world.sleep(0.2)
-        assert zookeeper.tree.get("/m") is None
-
-    run_world(1, scenario)
-
-
-def test_a_closed_session_leaves_nothing_and_is_no_expiry() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.zookeeper
-        for is_cut in (False, True):
-            session, told = await session_of(world.machine("m"))
-            await session.perform([Create("/m", ephemeral=True), GetData("/m", watch=True)])
-            if is_cut:
-                zookeeper.cut("m")
-            await session.close()
-            await session.close()
-            assert (zookeeper.tree.get("/m") is not None) is is_cut
-            assert not zookeeper.connected
-            await world.sleep(6.1)
-            assert zookeeper.tree.get("/m") is None and not zookeeper.sessions and not len(zookeeper.watches)
-            world.heal()
-            await world.sleep(1)
-            assert not told
-
-    run_world(1, scenario)
-
-
-def test_without_a_server_who_connects_waits_and_is_let_in_when_it_is_there() -> None:
-    async def scenario(world: World) -> None:
-        world.zookeeper.stop()
-        waiting = asyncio.ensure_future(session_of(world.machine("m")))
-        await world.sleep(10)
-        assert not waiting.done()
-        world.zookeeper.start()
-        await world.sleep(1)
-        session, _ = waiting.result()
-        assert (await session.perform([Create("/m")]))[0].code is ZkCode.OK
-
-    run_world(1, scenario)
-
-
 def test_a_scenario_waits_for_what_it_says_and_no_longer() -> None:
     async def scenario(world: World) -> None:
         began = world.loop.time()
@@ -321,4 +340,18 @@ def test_who_serves_a_connection_and_fails_fails_the_scenario_even_at_its_end() 
         await asyncio.sleep(1)
 
     with pytest.raises(ProgramFailed, match=r"(?s)at the end.*cannot serve|cannot serve.*at the end"):
+        run_world(1, scenario)
+
+
+def test_a_task_that_does_not_end_when_it_is_cancelled_fails_the_scenario() -> None:
+    async def stubborn() -> None:
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1e6)
+
+    async def scenario(world: World) -> None:
+        world.machine("m").start(stubborn())
+        await world.sleep(1)
+
+    with pytest.raises(ProgramFailed, match="do not end when cancelled"):
         run_world(1, scenario)
