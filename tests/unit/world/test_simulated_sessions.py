@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from controller.wire.zk_operations import Create, GetData, SetData, WatchEvent, ZkCode
+import pytest
+
+from controller.wire.zk_operations import (
+    Check,
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    WatchEvent,
+    ZkCode,
+    ZkOp,
+    ZkSessionExpired,
+)
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER, Machine, World, run_world
 from controller.world.simulated.zk_session import SimulatedSession
@@ -137,5 +151,99 @@ def test_without_a_server_who_connects_waits_and_is_let_in_when_it_is_there() ->
         await world.sleep(1)
         session, _ = waiting.result()
         assert (await session.perform([Create("/m")]))[0].code is ZkCode.OK
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True], ids=["a server that runs", "a server that is down meanwhile"])
+def test_nobody_revives_the_session_of_who_was_killed_and_nobody_is_told(is_stopped: bool) -> None:
+    """Its timeout is counted by a server that runs."""
+
+    async def scenario(world: World) -> None:
+        zookeeper = world.zookeeper
+        session, told = await session_of(world.machine("m"))
+        await session.perform([Create("/m", ephemeral=True)])
+        if is_stopped:
+            zookeeper.stop()
+        zookeeper.kill("m")
+        assert not zookeeper.connected and zookeeper.sessions == {session.session_id: "m"}
+        if is_stopped:
+            await world.sleep(60)
+            zookeeper.start()
+        world.heal()
+        await world.sleep(5.9)
+        assert zookeeper.tree.get("/m") is not None
+        await world.sleep(0.2)
+        assert zookeeper.tree.get("/m") is None and not zookeeper.sessions
+        await world.sleep(10)
+        assert not told and session.connections == 1
+
+    run_world(1, scenario)
+
+
+def test_a_link_that_stands_is_not_made_anew() -> None:
+    async def scenario(world: World) -> None:
+        sessions = {name: (await session_of(world.machine(name)))[0] for name in "ab"}
+        world.partition("a", ZOOKEEPER)
+        await world.sleep(1)
+        world.heal()
+        await world.sleep(1)
+        assert {name: session.connections for name, session in sessions.items()} == {"a": 2, "b": 1}
+
+    run_world(1, scenario)
+
+
+def test_of_messages_whose_link_is_lost_some_were_heard_and_some_were_not() -> None:
+    async def scenario(world: World) -> bool:
+        session, _ = await session_of(world.machine("m"))
+        world.zookeeper.link_loss = 1.0
+        asking = asyncio.ensure_future(session.perform([Create("/a")]))
+        await world.until(lambda: not session.is_connected, within_s=1, every_s=0.001, what="the loss")
+        was_heard = world.zookeeper.tree.get("/a") is not None
+        world.heal()
+        assert (await asking)[0].code is (ZkCode.NODE_EXISTS if was_heard else ZkCode.OK)
+        return was_heard
+
+    assert {run_world(seed, scenario) for seed in range(8)} == {True, False}
+
+
+def test_what_is_asked_in_a_session_that_has_expired_is_not_done_though_its_client_does_not_know_yet() -> None:
+    async def scenario(world: World) -> None:
+        session, told = await session_of(world.machine("m"))
+        under_way = asyncio.ensure_future(session.perform([Create("/under_way")]))
+        await asyncio.sleep(0)
+        world.zookeeper.expire_session(session.session_id)
+        assert not told
+        for asked in (under_way, asyncio.ensure_future(session.perform([Create("/late")]))):
+            with pytest.raises(ZkSessionExpired):
+                await asked
+        await world.sleep(1)
+        assert told == ["expired"]
+        assert not {"/under_way", "/late"} & set(world.zookeeper.tree.paths())
+
+    run_world(1, scenario)
+
+
+def test_paths_are_those_below_the_chroot_wherever_an_answer_has_one() -> None:
+    async def scenario(world: World) -> None:
+        seen: list[str] = []
+
+        def on_watch(event: WatchEvent) -> None:
+            seen.append(event.path)
+
+        connector = world.machine("m").connector(chroot="/deep/er")
+        session = await connector.connect(on_watch=on_watch, on_expired=lambda: None)
+        ops: list[ZkOp] = [
+            GetChildren("/", watch=True),
+            Create("/a", b"x"),
+            Multi((Create("/b-", sequence=True), SetData("/", b"root"), Check("/a", 0), Delete("/a"))),
+            GetData("/"),
+        ]
+        _, created, both, root = await session.perform(ops)
+        assert (created.path, both.path, root.path, root.data) == ("/a", "", "", b"root")
+        assert [result.path for result in both.results] == ["/b-0000000001", "", "", ""]
+        assert world.zookeeper.tree.paths() == ["/", "/deep", "/deep/er", "/deep/er/b-0000000001"]
+        await world.sleep(1)
+        assert seen == ["/"]
 
     run_world(1, scenario)
