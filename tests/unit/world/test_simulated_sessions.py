@@ -155,19 +155,22 @@ def test_without_a_server_who_connects_waits_and_is_let_in_when_it_is_there() ->
     run_world(1, scenario)
 
 
-@pytest.mark.parametrize("is_stopped", [False, True], ids=["a server that runs", "a server that is down meanwhile"])
-def test_nobody_revives_the_session_of_who_was_killed_and_nobody_is_told(is_stopped: bool) -> None:
-    """Its timeout is counted by a server that runs."""
+@pytest.mark.parametrize("killed", ["before", "meanwhile", "without"])
+def test_nobody_revives_the_session_of_who_was_killed_and_nobody_is_told(killed: str) -> None:
+    """Its timeout is counted by a server that runs: all of it again by one that was down."""
 
     async def scenario(world: World) -> None:
         zookeeper = world.zookeeper
         session, told = await session_of(world.machine("m"))
         await session.perform([Create("/m", ephemeral=True)])
-        if is_stopped:
+        if killed == "meanwhile":
             zookeeper.stop()
         zookeeper.kill("m")
         assert not zookeeper.connected and zookeeper.sessions == {session.session_id: "m"}
-        if is_stopped:
+        if killed == "before":
+            await world.sleep(3)
+            zookeeper.stop()
+        if killed != "without":
             await world.sleep(60)
             zookeeper.start()
         world.heal()
