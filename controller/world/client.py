@@ -34,7 +34,7 @@ class BrokerConnection:
     def __init__(self, connection: Connection, client_id: str) -> None:
         self._connection = connection
         self._client_id = client_id
-        self._correlation = itertools.count(1)
+        self._correlation = itertools.count()
         self._writing = asyncio.Lock()
         self._senders = 0  # calls whose bytes are not all sent
         self._waiting: dict[int, tuple[int, int, asyncio.Future[Any]]] = {}
@@ -71,7 +71,7 @@ class BrokerConnection:
         """
         if not self.is_open:
             raise Disconnected(f"connection to {self._connection.peer} is closed")
-        correlation_id = next(self._correlation)
+        correlation_id = next(self._correlation) % _LAST_CORRELATION_ID + 1
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = (api_key, api_version, answer)
         try:
