@@ -195,7 +195,7 @@ async def cancel(run: Run) -> None:
 
 async def _cancel_moves(run: Run, plan: ReassignmentPlan, timeout_ms: int) -> Collection[PartitionReplica]:
     """Asks for the current directory again, which ends a move."""
-    places = await replica_places(run.admin, list(plan.log_dirs)) if plan.log_dirs else {}
+    places = await replica_places(run.admin, plan.log_dirs)
     back = {r: p.current for r, p in places.items() if p.future is not None and p.current is not None}
     if back:
         await _move_log_dirs(run, back, timeout_ms)

@@ -67,11 +67,8 @@ def move_map_26(
 
     So a running partition that is not proposed has no destination left, and loses its follower throttle.
     """
-    moves = {}
-    for partition, r in running.items():
-        sources = frozenset(r.replicas) | frozenset(current.get(partition, ()))
-        copying = (frozenset(r.replicas) | frozenset(r.adding_replicas)) - frozenset(r.removing_replicas)
-        moves[partition] = Move(sources=sources, destinations=copying - sources)
+    nothing: frozenset[BrokerId] = frozenset()
+    moves = {partition: Move(sources=frozenset(r.replicas), destinations=nothing) for partition, r in running.items()}
     for partition, target in proposed.items():
         sources = frozenset(current[partition])
         moves[partition] = Move(sources=sources, destinations=frozenset(target) - sources)
