@@ -10,7 +10,9 @@ from controller.admin.configs.text import parse_add_config, parse_delete_config,
 from controller.admin.reassignment import throttles
 from controller.admin.toolkit.tool import Run
 from controller.admin.topics.config_versions import INVALID_CONFIG, validate, warn_of_format
+from controller.rules.configs.broker import ALTERABLE, check_broker_value
 from controller.rules.configs.values import InvalidConfig
+from controller.wire.errors import KafkaError
 from controller.wire.znodes import DEFAULT_ENTITY
 
 
@@ -29,7 +31,7 @@ async def alter(run: Run, kind: str) -> None:
     warn_of_format(run, added)
     deleted = parse_delete_config(run.args.values("delete-config"))
     if kind == "brokers":
-        await _check_broker(run, name, added, deleted)
+        await _check_broker(run, name, added)
     elif name not in await run.znodes.topics():
         raise ToolFailure(f'Topic "{name}" does not exist.', java_class="kafka.admin.AdminOperationException")
     before = await run.znodes.configs(f"{kind}/{name}")
@@ -42,18 +44,31 @@ async def alter(run: Run, kind: str) -> None:
             validate(run.texts.version, after)
         except InvalidConfig as invalid:
             raise ToolFailure(str(invalid), java_class=INVALID_CONFIG) from invalid
+    else:
+        _check_values(after)
     await run.znodes.write_configs(f"{kind}/{name}", after)
     run.console.line(run.zookeeper_texts.config_updated.format(entity=_entity(kind, name)))
     run.console.result({"entity_type": kind, "entity_name": name, "configs": after})
 
 
-async def _check_broker(run: Run, name: str, added: Mapping[str, str], deleted: list[str]) -> None:
-    """By ZooKeeper a running broker takes only the throttles. Raises ToolFailure."""
+async def _check_broker(run: Run, name: str, added: Mapping[str, str]) -> None:
+    """By ZooKeeper a running broker is given only throttles; any config can be taken from it. Raises ToolFailure."""
     running = [str(b.broker_id) for b in await run.znodes.brokers()]
-    others = sorted({*added, *deleted} - set(throttles.BROKER_THROTTLES))
+    others = sorted(added.keys() - set(throttles.BROKER_THROTTLES))
     if others and (name in running or (name == DEFAULT_ENTITY and running)):
-        changes = f"{{add: {dict(added)}, delete: Set({', '.join(deleted)})}}"
-        raise illegal(f"--bootstrap-server option must be specified to update broker configs {changes}")
+        raise illegal(f"--bootstrap-server option must be specified to update broker configs Set({', '.join(others)})")
+
+
+def _check_values(configs: Mapping[str, str]) -> None:
+    """Of all that a broker will have, what it could change while it runs; any other name is let through.
+
+    Raises ToolFailure. Source: Kafka 2.0 `AdminZkClient.validateBrokerConfig`.
+    """
+    for name in sorted(configs.keys() & ALTERABLE):
+        try:
+            check_broker_value(name, configs[name])
+        except KafkaError as refused:
+            raise ToolFailure(str(refused), java_class="org.apache.kafka.common.config.ConfigException") from refused
 
 
 async def describe(run: Run, kind: str) -> None:

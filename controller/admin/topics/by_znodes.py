@@ -66,7 +66,6 @@ async def create(run: Run) -> None:
             java_class=f"{_ERRORS}InvalidTopicException",
         )
     check_manual(replicas)
-    check_configs(run.texts, configs)
     await run.znodes.write_configs(f"topics/{topic}", configs, notify=False)
     await run.znodes.write_assignment(topic, replicas)
     console.line(texts.topic_created.format(topic=topic))
