@@ -59,7 +59,7 @@ async def create(run: Run) -> None:
             console.result({"topic": topic, "created": False})
             return
         raise ToolFailure(f"Topic '{topic}' already exists.", java_class=f"{_ERRORS}TopicExistsException")
-    same = collisions(topic, existing) if "." in topic or "_" in topic else []
+    same = collisions(topic, existing)
     if same:
         raise ToolFailure(
             f"Topic '{topic}' collides with existing topics: {', '.join(same)}",

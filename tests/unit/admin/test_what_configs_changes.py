@@ -120,6 +120,20 @@ def test_what_is_described(cluster: Any, tool: Any, everything: bool) -> None:
     assert names("--entity-type", "topics", *every) == {"foo": of_foo}
 
 
+@pytest.mark.parametrize("action", [["--describe"], ["--alter", "--add-config", "flush.ms=1"]])
+@pytest.mark.parametrize(("version", "asks"), [("3.9", True), ("4.1", False)])
+def test_from_4_0_on_a_topic_name_is_checked_before_the_cluster_is_asked(
+    cluster: Any, tool: Any, version: str, asks: bool, action: list[str]
+) -> None:
+    cluster.topic("foo", (0,))
+    outcome = tool(configs, cluster, ["--compat", version, *action, "--topic", "a b"])
+    assert outcome.code == 1
+    assert bool(cluster.requests(ApiKey.DESCRIBE_CONFIGS)) == asks
+    assert not cluster.configs[2, "a b"]
+    for words in (["--topic", "foo"], ["--broker", "1"], ["--broker-defaults"]):
+        assert tool(configs, cluster, ["--compat", version, *action, *words]).code == 0
+
+
 # By ZooKeeper.
 
 

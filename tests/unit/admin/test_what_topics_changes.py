@@ -104,6 +104,7 @@ UNCHANGED = [
     (("--create", "--topic", "", *ON_ONE), 1, "Topic name is illegal, it can't be empty"),
     (("--create", "--topic", "x" * 250, *ON_ONE), 1, f"be longer than 249 characters, topic name: {'x' * 250}"),
     (("--create", "--topic", "t", "--config", "retention.ms=x", *ON_ONE), 1, "Invalid value x for configuration"),
+    (("--create", "--topic", "t", "--replica-assignment", ":"), 1, "Error while executing topic command"),
     (("--alter", "--topic", "oo", "--config", "flush.ms=1"), 1, "does not exist"),
     (("--alter", "--topic", "oo", "--if-exists", "--config", "flush.ms=1"), 0, None),
     (("--alter", "--topic", "foo", "--config", "flush.ms=x"), 1, "Invalid value x for configuration flush.ms"),
@@ -190,3 +191,11 @@ def test_lists_of_added_partitions(stage: Stage, version: str, lists: str, outco
         assert (code, replicas["1"]) == (0, outcome)
     else:
         assert (code, outcome in out, set(replicas)) == (1, True, {"0"})
+
+
+@pytest.mark.parametrize(("version", "warned"), [("2.0", True), ("2.6", False)])
+def test_2_0_warns_of_a_name_before_it_reads_the_lists(stage: Stage, version: str, warned: bool) -> None:
+    words = ("--create", "--zk", "--topic", "x.y", "--replica-assignment", "0:0")
+    code, out, _ = stage.run("topics", *words, compat=version)
+    assert (code, "could collide" in out) == (1, warned)
+    assert "Partition replica lists may not contain duplicate entries: 0" in out
