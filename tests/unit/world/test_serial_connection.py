@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from controller.wire import protocol
 from controller.wire.framing import FrameBuffer, frame
 from controller.wire.protocol import ApiKey
-from controller.world.client import PIECE_BYTES, Disconnected, SerialConnection
+from controller.world import client
+from controller.world.client import PIECE_BYTES, BrokerConnection, Disconnected, SerialConnection
 from controller.world.ports import Connection
 from controller.world.simulated.loop import run
 from controller.world.simulated.net import SimulatedNetwork
@@ -23,11 +25,15 @@ def answer(correlation_id: int, session_id: int = 7) -> bytes:
     return protocol.encode_response(ApiKey.FETCH, 11, correlation_id, {"session_id": session_id})
 
 
-def play(serve: Callable[[Connection], Awaitable[None]], ask: Callable[[SerialConnection], Awaitable[None]]) -> None:
+def play(
+    serve: Callable[[Connection], Awaitable[None]],
+    ask: Callable[[Any], Awaitable[None]],
+    kind: type[SerialConnection] | type[BrokerConnection] = SerialConnection,
+) -> None:
     async def main() -> None:
         network = SimulatedNetwork(random.Random(1))
         listener = await network.view("b").listen("b", 9092, serve)
-        connection = await SerialConnection.open(network.view("a"), "b", 9092, client_id="me")
+        connection = await kind.open(network.view("a"), "b", 9092, client_id="me")
         await ask(connection)
         connection.close()
         await listener.close()
@@ -50,6 +56,20 @@ def test_each_call_gets_the_answer_to_its_request() -> None:
         assert connection.is_open and connection.waits_for is None
 
     play(serve_all, ask)
+
+
+@pytest.mark.parametrize("kind", [SerialConnection, BrokerConnection])
+def test_correlation_ids_begin_anew_after_the_last_one(
+    kind: type[SerialConnection] | type[BrokerConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have 32 bits and a sign."""
+    assert client._LAST_CORRELATION_ID == 2**31 - 1
+    monkeypatch.setattr(client, "_LAST_CORRELATION_ID", 2)
+
+    async def ask(connection: SerialConnection | BrokerConnection) -> None:
+        assert [(await connection.call(*ASKED)).session_id - 100 for _ in range(5)] == [1, 2, 1, 2, 1]
+
+    play(serve_all, ask, kind)
 
 
 @pytest.mark.parametrize(
