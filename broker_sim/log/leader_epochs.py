@@ -46,7 +46,7 @@ class LeaderEpochs:
 
     def end_offset_for(self, epoch: int, *, leo: int) -> tuple[int, int]:
         """(largest epoch not above `epoch`, offset where the next one starts); (-1, -1) when that is not known."""
-        if epoch == UNDEFINED or not self.entries:
+        if epoch == UNDEFINED:
             return UNDEFINED, UNDEFINED
         if epoch == self.latest:
             return epoch, leo

@@ -96,8 +96,7 @@ class Offsets:
             case value:
                 record = log.find_by_time(value, bound=bound)
         if record is None:
-            if bound < log.leo:
-                self._refuse_before_epoch(partition, question)
+            self._refuse_before_epoch(partition, question)
             return ListedOffset()
         return ListedOffset(timestamp=record.timestamp, offset=record.offset, leader_epoch=record.leader_epoch)
 

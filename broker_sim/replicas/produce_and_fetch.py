@@ -131,8 +131,8 @@ class Producing:
             for meter in self._table.meters.of(topic_partition.topic):
                 meter.failed_produce_requests += 1
         partition = self._table.partitions.get(topic_partition)
-        has_start = code not in _WITHOUT_LOG_START and partition is not None and partition.log is not None
-        start = partition.log.log_start_offset if has_start and partition and partition.log else -1
+        log = None if partition is None else partition.log
+        start = -1 if log is None or code in _WITHOUT_LOG_START else log.log_start_offset
         if not isinstance(error, RejectedRecords):
             return ProduceResult(error=code, log_start_offset=start)
         faults = tuple((fault.batch_index, fault.message) for fault in error.faults)

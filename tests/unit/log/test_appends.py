@@ -101,6 +101,21 @@ def test_a_log_that_is_emptied_begins_anew_and_knows_nobody(tmp_path: Path) -> N
     assert (again.leo, again.log_start_offset, again.epochs.entries) == (52, 50, [(3, 50)])
 
 
+@pytest.mark.parametrize("held", [0, 1, 3])
+@pytest.mark.parametrize("start", [0, 5])
+def test_an_answer_without_a_whole_batch_changes_nothing(tmp_path: Path, held: int, start: int) -> None:
+    """Most answers bring a follower nothing, and the first of an empty topic too."""
+    log = new_log(tmp_path)
+    log.truncate_fully(start)
+    for _ in range(held):
+        append(log)
+    before = (log.log_start_offset, log.leo, log.version, log.epochs.entries, log.size_bytes)
+    torn = place(idempotent(0), base_offset=log.leo, partition_leader_epoch=1)[:-1]
+    for data in (b"", b"torn", torn):
+        assert log.append_as_follower(data, now_ms=1) == 0
+        assert (log.log_start_offset, log.leo, log.version, log.epochs.entries, log.size_bytes) == before
+
+
 @pytest.mark.parametrize("start", [5, 6, 7, 9])
 def test_a_follower_takes_several_batches_of_which_the_first_begins_before_its_start(
     tmp_path: Path, start: int

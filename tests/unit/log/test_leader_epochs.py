@@ -114,7 +114,7 @@ def test_the_file_in_kafkas_format(tmp_path: Path) -> None:
     assert file.read().entries == EXAMPLE
 
 
-@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\n0 0\n", "0\n1\nx y\n", "0\n1\n1 2 3\n"])
+@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\n0 0\n", "0\n2\n0 0", "0\n-1\n", "0\n1\nx y\n", "0\n1\n1 2 3\n"])
 def test_another_content_is_refused(tmp_path: Path, text: Any) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text(text)

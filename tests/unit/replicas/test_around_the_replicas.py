@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from broker_sim.log import checkpoints
+from broker_sim.replicas.produce_and_fetch import FetchRequest
+from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
 from tests.worlds.replicas import Cluster
@@ -66,6 +69,34 @@ def test_who_waits_for_slow_disks_waits_for_the_slowest_of_all_that_it_touches(t
         del table.partitions[STRANGER]
 
     run(tmp_path, scenario, count=3)
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.5])
+def test_a_slow_disk_holds_up_who_writes_and_who_reads_but_no_fetch_that_finds_nothing(
+    tmp_path: Path, wait_s: float
+) -> None:
+    """Nothing is written before the disk has had its time."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager, loop = cluster.nodes[1].manager, cluster.world.loop
+        sizes: list[int] = []
+        manager.table.disk_wait_s = lambda name, size_bytes: sizes.append(size_bytes) or wait_s
+        one, log = PARTITIONS[0], cluster.nodes[1].partition(PARTITIONS[0]).log
+        batch, began = cluster.batch([b"v" * 50]), loop.time()
+        writing = asyncio.ensure_future(manager.producing.produce({one: batch}, acks=1, timeout_ms=100))
+        await cluster.world.sleep(0.4)
+        assert log.leo == (3 if wait_s else 4)
+        assert ((await writing)[one].error, sizes) == (ErrorCode.NONE, [len(batch)])
+        assert loop.time() == pytest.approx(began + max(0.4, wait_s))
+        for offset, size in ((3, len(batch)), (4, 0)):
+            sizes.clear()
+            began, partitions = loop.time(), {one: FetchPartition(fetch_offset=offset, max_bytes=1 << 20)}
+            request = FetchRequest(partitions=partitions, max_wait_ms=0, min_bytes=1, max_bytes=1 << 20)
+            found = await manager.fetching.fetch(request)
+            assert (len(found[one].records), sizes) == (size, [size] if size else [])
+            assert loop.time() == pytest.approx(began + (wait_s if size else 0))
+
+    run(tmp_path, scenario)
 
 
 # -- throttles --------------------------------------------------------------------------------------------------------

@@ -63,14 +63,21 @@ class World:
         self.partition.attach_log(self.log, hw)
 
     def become(
-        self, leader: int | None, epoch: int, isr: Any = (1, 2), *, adding: Any = (), now_ms: int = 1_050
+        self,
+        leader: int | None,
+        epoch: int,
+        isr: Any = (1, 2),
+        *,
+        replicas: Any = (1, 2, 3),
+        adding: Any = (),
+        now_ms: int = 1_050,
     ) -> None:
         entry = LeaderAndIsrEntry(
             topic_partition=TP,
             state=LeaderAndIsr(
                 leader=leader, isr=isr, leader_epoch=epoch, partition_epoch=epoch + 5, controller_epoch=9
             ),
-            assignment=ReplicaAssignment(replicas=(1, 2, 3), adding_replicas=adding, removing_replicas=(2,)),
+            assignment=ReplicaAssignment(replicas=replicas, adding_replicas=adding, removing_replicas=(2,)),
         )
         if leader == ME:
             self.partition.make_leader(entry, now_ms=now_ms, alive={1, 2, 3})
@@ -137,6 +144,49 @@ def test_the_rows_of_a_term(tmp_path: Path) -> None:
     assert world.rows.take() == [{"ev": "follower", "ts": 1_090, "epoch": 5, "replica": -1, "offset": 6, "hw": 6}]
     assert (world.partition.hw, world.partition.controller_epoch, world.partition.partition_epoch) == (6, 9, 10)
     assert world.fetch(2, 6) is None and world.rows.take() == []
+
+
+@pytest.mark.parametrize("between", ["nothing", "it followed", "it had no leader"])
+def test_what_a_leader_has_heard_of_its_followers_is_of_one_term_on_end(tmp_path: Path, between: str) -> None:
+    """Who leads again after another did must hear anew how far its followers are, and where their logs begin; one that
+    sits on goes on from there, but for those that have no replica any more."""
+    world = World(tmp_path, length=4)
+    partition = world.partition
+    world.become(1, 4, (1, 2, 3))
+    for follower in (2, 3):
+        world.fetch(follower, 4, start=follower)
+    partition.answered_late(BrokerId(2), 7)
+    assert (partition.hw, partition.low_watermark()) == (4, 0)
+    world.log.raise_log_start(4)
+    assert partition.low_watermark() == 2
+    if between != "nothing":
+        world.become(2 if between == "it followed" else None, 5)
+        assert partition.led is None and partition.hw == 4
+    world.become(1, 6, (1, 3), replicas=(1, 3), adding=(3,))
+    led, sits_on = partition.leading(), between == "nothing"
+    assert (list(led.followers), led.followers[BrokerId(3)].log_end_offset) == ([3], 4 if sits_on else -1)
+    assert (partition.hw, partition.low_watermark()) == (4, 3 if sits_on else -1)
+    world.become(1, 7, (1, 2, 3))
+    assert partition.low_watermark() == -1, "nothing has been heard of 2, which has a replica again"
+    world.fetch(2, 4)
+    assert world.rows.take()[-1]["bytes"] == (7 if sits_on else 0)
+
+
+@pytest.mark.parametrize("leader", [1, 2, None])
+def test_a_replica_is_as_it_was_last_told(tmp_path: Path, leader: int | None) -> None:
+    world = World(tmp_path)
+    partition = world.partition
+    for epoch, adding in ((3, (3,)), (4, ())):
+        world.become(leader, epoch, adding=adding)
+        assert (partition.leader, partition.leader_epoch, partition.controller_epoch) == (leader, epoch, 9)
+        assert (partition.partition_epoch, partition.assignment.adding_replicas) == (epoch + 5, adding)
+        led = partition.led
+        if leader == ME:
+            assert led is not None and (led.epoch, led.partition_epoch, led.isr) == (epoch, epoch + 5, (1, 2))
+            assert (led.replicas, led.adding, led.removing) == ((1, 2, 3), adding, (2,))
+            assert (led.alive, led.lag_time_max_ms, led.replication_factor) == ({1, 2, 3}, 100, 3 - len(adding))
+        else:
+            assert led is None
 
 
 @pytest.mark.parametrize("isr", [(1,), (1, 2), (1, 2, 3)])

@@ -220,16 +220,22 @@ NOTICES = [
 ]
 
 
+@pytest.mark.parametrize("started_ms", [0, 1_000_000])
 @pytest.mark.parametrize(("times", "expected"), NOTICES)
-def test_notices_keep_their_times(tmp_path: Path, times: list[int], expected: list[tuple[int, int]]) -> None:
+def test_notices_keep_their_times(
+    tmp_path: Path, times: list[int], expected: list[tuple[int, int]], started_ms: int
+) -> None:
+    """By the clock of a broker that has just started, whenever it did: no notice was due before."""
+
     async def main() -> None:
         broker, writer, updates = isr_updates(tmp_path)
+        await asyncio.sleep(started_ms / 1000)
         updates.start()
         for number, at in enumerate(times):
-            await asyncio.sleep(at / 1000 - asyncio.get_running_loop().time())
+            await asyncio.sleep((started_ms + at) / 1000 - asyncio.get_running_loop().time())
             updates.write(partition_of(number), change(), decided_ms=broker.now_ms())
         await asyncio.sleep(30)
-        assert [(at, len(partitions)) for at, partitions in writer.told] == expected
+        assert [(at - started_ms, len(partitions)) for at, partitions in writer.told] == expected
         partitions = [partition for _, told in writer.told for partition in told]
         assert partitions == [TopicPartition("t", number) for number in range(len(times))]
         await updates.stop()

@@ -43,6 +43,32 @@ def test_below_min_insync_replicas_a_producer_waits_for_its_time_out_and_its_rec
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.parametrize(
+    ("needed", "error"), [("2", ErrorCode.NONE), ("3", ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
+)
+def test_a_producer_learns_when_its_records_are_on_fewer_replicas_than_it_needs_by_now(
+    cluster_of: type[Cluster], tmp_path: Path, needed: str, error: ErrorCode
+) -> None:
+    """All in sync have them, and before the producer is answered more are asked for than are in sync. The records stay,
+    and it is told where they are. Source: Kafka 3.9 `Partition.checkEnoughReplicasReachOffset`."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager, partition = cluster.nodes[1].manager, cluster.nodes[1].partition
+        cluster.nodes[2].paused.add(TP)
+        cluster.appoint(TP, 1, (1, 2), ALL, is_new=True, to=(1, 2))
+        waiting = asyncio.ensure_future(cluster.produce(TP, 1, acks=-1))
+        await cluster.world.sleep(0.5)
+        assert not waiting.done()
+        position = FetchPartition(fetch_offset=1, max_bytes=1, current_leader_epoch=0, log_start_offset=0)
+        outcome = {"returned_bytes": 0, "throttled": False, "error": ErrorCode.NONE, "now_ms": manager.table.now_ms()}
+        partition(TP).record_fetch(2, position, **outcome)
+        manager.configs.set_topic_config("t", {"min.insync.replicas": needed})
+        answer = await waiting
+        assert (answer.error, answer.base_offset, partition(TP).hw, partition(TP).log.leo) == (error, 0, 1, 1)
+
+    run(cluster_of, tmp_path, scenario)
+
+
 def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of: type[Cluster], tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
