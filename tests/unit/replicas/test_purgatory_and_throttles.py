@@ -69,6 +69,32 @@ def test_a_producer_learns_when_its_records_are_on_fewer_replicas_than_it_needs_
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.parametrize("who", [-1, 3])
+@pytest.mark.parametrize("is_refused_first", [False, True])
+def test_who_is_refused_one_partition_is_answered_at_once_of_all(
+    cluster_of: type[Cluster], tmp_path: Path, who: int, is_refused_first: bool
+) -> None:
+    """A partition that is not here does not make a fetch wait, nor does it take the others from a follower."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(TP, 1, (1,), (1, 3), is_new=True)
+        cluster.nodes[3].paused.add(TP)
+        await cluster.produce(TP, 1)
+        nowhere = TopicPartition("x", 0)
+        order = (nowhere, TP) if is_refused_first else (TP, nowhere)
+        partitions = {tp: FetchPartition(fetch_offset=1, max_bytes=1 << 20) for tp in order}
+        before = cluster.world.loop.time()
+        results = await cluster.nodes[1].manager.fetching.fetch(
+            FetchRequest(partitions=partitions, replica_id=who, max_wait_ms=500, min_bytes=1, max_bytes=1 << 20)
+        )
+        assert list(results) == list(order) and cluster.world.loop.time() == before
+        assert (results[nowhere].error, results[TP].error) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
+        follower = cluster.nodes[1].partition(TP).led.followers[3]
+        assert follower.log_end_offset == (1 if who == 3 else -1)
+
+    run(cluster_of, tmp_path, scenario)
+
+
 def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of: type[Cluster], tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, ALL, ALL, is_new=True)
@@ -237,9 +263,12 @@ def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(
     run(cluster_of, tmp_path, scenario)
 
 
+@pytest.mark.parametrize("comes_meanwhile", [False, True])
 def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(
-    cluster_of: type[Cluster], tmp_path: Path
+    cluster_of: type[Cluster], tmp_path: Path, comes_meanwhile: bool
 ) -> None:
+    """Whatever comes meanwhile: it is not given that either. Source: Kafka 3.9 `DelayedFetch.tryComplete`."""
+
     async def scenario(cluster: Cluster) -> None:
         cluster.appoint(TP, 1, (1,), (1, 3), is_new=True)
         cluster.nodes[3].paused.add(TP)
@@ -249,9 +278,12 @@ def test_a_throttled_fetch_of_a_replica_outside_the_isr_is_recorded_and_waits(
         leader.configs.set_throttle_rates(leader=0)
         leader.table.leader_quota.record(1, cluster.world.clock.now_ms())
         before = cluster.world.loop.time()
-        results = await leader.fetching.fetch(
-            FetchRequest(partitions=FROM_START, replica_id=3, max_wait_ms=500, min_bytes=1, max_bytes=100)
-        )
+        request = FetchRequest(partitions=FROM_START, replica_id=3, max_wait_ms=500, min_bytes=1, max_bytes=100)
+        waiting = asyncio.ensure_future(leader.fetching.fetch(request))
+        await cluster.world.sleep(0.2)
+        if comes_meanwhile:
+            await cluster.produce(TP, 1, [b"b"])
+        results = await waiting
         assert (results[TP].error, results[TP].records) == (ErrorCode.NONE, b"")
         assert cluster.world.loop.time() - before == pytest.approx(0.5, abs=0.01)
         assert cluster.nodes[1].partition(TP).led.followers[3].log_end_offset == 0
