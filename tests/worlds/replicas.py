@@ -80,7 +80,8 @@ class Node:
         self.machine = cluster.world.machine(f"broker-{broker_id}")
         self.paused: set[TopicPartition] = set()
         self.failed_dirs: list[str] = []
-        #: what the coordinator was told to let go of
+        #: what the coordinator was told to take over, and to let go of
+        self.newly_led: list[TopicPartition] = []
         self.no_longer_led: list[TopicPartition] = []
         #: connections of followers so far
         self.accepted = 0
@@ -102,13 +103,17 @@ class Node:
             trace=trace,
             hooks=ReplicaHooks(
                 on_log_dir_failure=self.failed_dirs.append,
-                on_leadership_change=lambda led, followed: self.no_longer_led.extend(followed),
+                on_leadership_change=self._leadership_changed,
                 is_paused=self.paused.__contains__,
             ),
         )
         self.manager.load_logs(cluster_id="test")
         self.manager.startup()
         self.listener = await self.machine.network.listen(f"broker-{self.broker_id}", PORT, self._serve)
+
+    def _leadership_changed(self, led: Collection[TopicPartition], followed: Collection[TopicPartition]) -> None:
+        self.newly_led.extend(led)
+        self.no_longer_led.extend(followed)
 
     async def stop(self, *, clean: bool = True) -> None:
         await self.listener.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,15 @@ def test_leader_and_isr(
     async def scenario(cluster: Cluster) -> None:
         if is_offline:
             fail_dir_of_tp(cluster)
+        node = cluster.nodes[1]
+        node.newly_led.clear()
         state = LeaderAndIsr(leader=leader, isr=(2,), leader_epoch=epoch, partition_epoch=version)
         assert become(cluster, TP, state, replicas) is answer
+        is_taken = answer is OK and left == epoch
+        assert (node.newly_led, node.no_longer_led) == (
+            [TP] * (is_taken and leader == 1),
+            [TP] * (is_taken and leader == 2),
+        )
         assert cluster.nodes[1].partition(TP).leader_epoch == left
         leads = leader == 1 if left == epoch and answer is OK else not is_offline
         assert cluster.nodes[1].manager.is_leader(TP) is leads
@@ -88,17 +96,28 @@ def test_leader_and_isr(
     run(cluster_of, tmp_path, scenario)
 
 
-#: is the partition new, is a dir offline -> answer, has it a log
-CREATIONS = [(True, True, OK, True), (False, True, STORAGE, False), (False, False, OK, True), (True, False, OK, True)]
+#: is the partition new, has it a log, is a dir offline -> answer, has it a log then
+CREATIONS = [
+    (True, False, True, OK, True),
+    (False, False, True, STORAGE, False),
+    (False, False, False, OK, True),
+    (True, False, False, OK, True),
+    (False, True, True, OK, True),
+    (False, True, False, OK, True),
+]
 
 
-@pytest.mark.parametrize(("is_new", "is_offline", "answer", "has_log"), CREATIONS)
+@pytest.mark.parametrize(("is_new", "is_there", "is_offline", "answer", "has_log"), CREATIONS)
 def test_a_log_is_created_unless_it_may_be_on_a_failed_disk(
-    cluster_of: type[Cluster], tmp_path: Path, is_new: Any, is_offline: Any, answer: Any, has_log: Any
+    cluster_of: type[Cluster], tmp_path: Path, is_new: Any, is_there: Any, is_offline: Any, answer: Any, has_log: Any
 ) -> None:
+    """One that is there is served, whatever became of other disks."""
+
     async def scenario(cluster: Cluster) -> None:
         if is_offline:
             fail_dir_of_tp(cluster)
+        if is_there:
+            cluster.nodes[1].manager.table.dirs.create(NEW, cluster.nodes[1].manager.table.config_of("u"))
         state = LeaderAndIsr(leader=1, isr=(1,), leader_epoch=0)
         assert become(cluster, NEW, state, is_new=is_new) is answer
         assert (cluster.nodes[1].manager.table.dirs.get(NEW) is not None) is has_log
@@ -177,5 +196,69 @@ def test_stop_replica(
         assert cluster.stop_replica(tp, 1, delete=delete, epoch=epoch) is answer
         assert any(folder.exists() for folder in folders) is has_log
         assert (tp in manager.table.partitions) is is_served
+
+    run(cluster_of, tmp_path, scenario)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower", "hosted nowhere", "not here"])
+def test_a_replica_that_is_put_aside_is_hosted_no_longer_and_its_log_is_kept(
+    cluster_of: type[Cluster], tmp_path: Path, role: str
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        node, manager = cluster.nodes[1], cluster.nodes[1].manager
+        tp = TP if role in ("leader", "follower") else NEW
+        if role == "follower":
+            become(cluster, TP, LeaderAndIsr(leader=2, isr=(1, 2), leader_epoch=4, partition_epoch=9))
+        if role == "hosted nowhere":
+            manager.table.dirs.create(NEW, manager.table.config_of("u"))
+        waiting = asyncio.ensure_future(cluster.produce(TP, 1, acks=-1))
+        await cluster.world.sleep(0.1)
+        rows = len(cluster.rows(1))
+        folder = manager.put_aside(tp)
+        assert (folder is None) is (role == "not here")
+        if folder is not None:
+            assert folder.is_dir() and folder.name.startswith(f"{tp.topic}-0.") and folder.name.endswith("-stray")
+        assert not manager.is_here(tp) and tp in node.no_longer_led
+        assert not manager.fetchers.follows(tp) and len(manager.fetchers.fetchers) == 0
+        stops = [(row["ev"], row["epoch"], row["value"]) for row in cluster.rows(1)[rows:] if row["ev"] == "stop"]
+        assert stops == ([("stop", 4 if role == "follower" else EPOCH, "delete")] if tp is TP else [])
+        await cluster.world.sleep(0.1)
+        assert waiting.done() is (tp is TP), "who waited for it waits no longer"
+        if role == "leader":
+            assert waiting.result().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        waiting.cancel()
+
+    run(cluster_of, tmp_path, scenario)
+
+
+def test_a_disk_that_fails_within_a_request_ends_what_the_request_has_begun_on_it(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    """The first partition is to be followed, and its dir fails when the log of the second is made there."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager, partition = cluster.nodes[1].manager, cluster.nodes[1].partition(TP)
+        failing = str(partition.log.log_dir)
+        manager.table.dirs.prefer(NEW, failing)
+
+        def broken(operation: str, path: Path) -> None:
+            if str(path).startswith(failing):
+                raise OSError(5, "Input/output error")
+
+        manager.table.dirs.files.before = broken
+        states = {
+            TP: LeaderAndIsr(leader=2, isr=(1, 2), leader_epoch=4, partition_epoch=9),
+            NEW: LeaderAndIsr(leader=1, isr=(1, 2), leader_epoch=0),
+        }
+        assignment = ReplicaAssignment(replicas=(1, 2))
+        answers = manager.leader_and_isr(
+            [
+                LeaderAndIsrEntry(topic_partition=tp, state=state, assignment=assignment, is_new=True)
+                for tp, state in states.items()
+            ]
+        )
+        assert answers == {TP: OK, NEW: OK} and manager.is_leader(NEW), "there is another disk"
+        assert partition.is_offline and str(cluster.nodes[1].partition(NEW).log.log_dir) != failing
+        assert not manager.fetchers.follows(TP) and len(manager.fetchers.fetchers) == 0
 
     run(cluster_of, tmp_path, scenario)
