@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from controller.wire.protocol import ApiKey
 from controller.wire.types import Broker, BrokerId, Endpoint
 from controller.wire.zk_operations import Create, Delete, Exists, ZkCode
 from controller.wire.znodes import BrokerIdZNode
+from tests.worlds.played_requests import answered, read, versions
 
 CREATE = {"topics": [{"name": "t", "num_partitions": 1, "replication_factor": 1}], "timeout": 20_000}
 DONE = {"topics": [{"name": "t", "error_code": 0}]}
@@ -113,6 +115,49 @@ def test_a_broker_of_kafka_that_is_the_controller_is_seen_and_nothing_is_forward
         assert took_s < 1 and not controller.asked
 
     in_memory(scenario)
+
+
+#: whom UpdateMetadata names, whether that is a broker, who is asked -> whom clients are to ask
+NAMED: list[tuple[int | None, bool, int, int]] = [
+    (None, False, 7, -1),
+    (None, True, 7, -1),
+    (9, True, 7, 9),
+    (3, True, 7, 3),
+    (0, True, 7, 0),
+    (901, False, 7, 7),
+    (901, False, 3, 3),
+    (901, False, 5, 3),  # itself does not have the listener
+    (901, False, 4, 3),  # nobody names itself alive
+]
+
+
+@pytest.mark.parametrize(("controller", "is_broker", "asked", "named"), NAMED)
+@pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER])
+def test_who_takes_what_only_a_controller_answers(
+    api: ApiKey, controller: int | None, is_broker: bool, asked: int, named: int
+) -> None:
+    """Before version 1 Metadata cannot say it, nor which cluster it is before version 2."""
+    listeners = {7: "PLAINTEXT", 3: "PLAINTEXT", 5: "OTHER"}
+    brokers = {
+        number: Broker(
+            broker_id=BrokerId(number),
+            endpoints=(Endpoint(host=f"h{number}", port=number, listener=listener),),
+            rack=None if number == 7 else f"r{number}",
+        )
+        for number, listener in listeners.items()
+    }
+    rows = [{"host": f"h{number}", "port": number, "rack": brokers[BrokerId(number)].rack} for number in (3, 7)]
+    body: dict[str, Any] = {"topics": []} if api is ApiKey.METADATA else {}
+    for version in versions(api):
+        cache = SimpleNamespace(brokers=brokers, controller_id=controller, controller_is_broker=is_broker, topics=())
+        found = answered(api, version, body, broker_id=asked, cluster_id="c", metadata=cache)
+        key = "node_id" if api is ApiKey.METADATA else "broker_id"
+        numbered = [{**row, key: number} for row, number in zip(rows, (3, 7), strict=True)]
+        answer = {"brokers": numbered, "cluster_id": "c", "controller_id": named, **body}
+        assert found == read(api, version, answer)
+        cache.brokers = {}
+        found = answered(api, version, body, broker_id=asked, cluster_id="c", metadata=cache)
+        assert found.get("controller_id", -1) == (named if is_broker and (api, version) != (ApiKey.METADATA, 0) else -1)
 
 
 def test_controllers_are_not_described_by_a_broker(in_memory: Any) -> None:

@@ -155,6 +155,15 @@ def test_a_group_is_read_as_it_was_written(found: list[StoredMember], number: in
     assert decode_group_value(encode_group_value(group)) == group
 
 
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_a_text_is_as_long_as_its_size_can_say(letter: str) -> None:
+    """In bytes."""
+    longest = letter * (32767 // len(letter.encode())) + "x" * (32767 % len(letter.encode()))
+    assert decode_key(encode_group_key(longest)) == GroupKey(longest)
+    with pytest.raises(RecordError):
+        encode_group_key(longest + "x")
+
+
 def subscription(*topics: bytes) -> bytes:
     return i16(3) + i32(len(topics)) + b"".join(i16(len(t)) + t for t in topics) + b"user data"
 
