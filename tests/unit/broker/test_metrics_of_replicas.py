@@ -4,12 +4,26 @@ are there. Source: Kafka 3.9 `Partition`, `OngoingReassignmentState`, `ReplicaMa
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from broker_sim.metrics.families import PARTITION, REPLICA_MANAGER, TOPICS
+from broker_sim.isr import IsrChangeKind
+from broker_sim.metrics.families import (
+    FETCHER_LAG,
+    FETCHERS,
+    LOG,
+    LOG_MANAGER,
+    MOVERS,
+    PARTITION,
+    REPLICA_MANAGER,
+    TOPICS,
+)
 from broker_sim.metrics.of_replicas import families
+from broker_sim.topic_meters import TopicMeters
 from controller.wire.control import LeaderAndIsrEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -103,3 +117,72 @@ def test_a_topic_that_comes_while_a_page_is_made_keeps_what_was_counted_of_it(in
         assert set(meters.topics) == {"t", "u"}
 
     in_memory(scenario)
+
+
+def played(
+    topic_partition: TopicPartition, *, leo: int | None = None, copied: int | None = None, producers: int = 0
+) -> Any:
+    """A follower, whose log ends there and whose copy in another directory does."""
+    log = None if leo is None else SimpleNamespace(leo=leo, producers=range(producers))
+    future_log = None if copied is None else SimpleNamespace(leo=copied)
+    return SimpleNamespace(
+        topic_partition=topic_partition, led=None, log=log, future_log=future_log, is_offline=leo is None
+    )
+
+
+def of_played(partitions: list[Any], fetchers: Any = None, dirs: Any = (), written: Any = None) -> dict[Any, float]:
+    """(name, label values) -> the figure."""
+    table = SimpleNamespace(
+        partitions={each.topic_partition: each for each in partitions}, meters=TopicMeters(), dirs=dirs
+    )
+    updates = SimpleNamespace(written=written or Counter(), refused=5)
+    replicas: Any = SimpleNamespace(table=table, fetchers=SimpleNamespace(fetchers=fetchers or {}), isr_updates=updates)
+    return {(s.name, *s.labels.values()): s.value for family in families(replicas) for s in family.samples}
+
+
+def test_fetchers_and_copies_lag_as_the_worst_of_theirs() -> None:
+    a, b, c = TP, TopicPartition("t", 1), TopicPartition("u", 0)
+    fetchers = {
+        (3, 0): SimpleNamespace(lags=[(a, 4), (b, 9)], failed_partitions=2),
+        (2, 1): SimpleNamespace(lags=[(c, 6)], failed_partitions=1),
+    }
+    partitions = [played(a, leo=10, copied=3), played(b, leo=10, copied=8), played(c, leo=10), played(c)]
+    found = of_played(partitions, fetchers)
+    assert (found[f"{FETCHERS}_maxlag", "Replica"], found[f"{FETCHERS}_failedpartitionscount", "Replica"]) == (9, 3)
+    assert found[f"{MOVERS}_maxlag", "ReplicaAlterLogDirs"] == 7
+    assert {key[1:]: value for key, value in found.items() if key[0] == f"{FETCHER_LAG}_consumerlag"} == {
+        ("ReplicaFetcherThread-0-3", "t", "0"): 4,
+        ("ReplicaFetcherThread-0-3", "t", "1"): 9,
+        ("ReplicaFetcherThread-1-2", "u", "0"): 6,
+    }
+    nothing = of_played([played(c)])
+    assert (nothing[f"{FETCHERS}_maxlag", "Replica"], nothing[f"{MOVERS}_maxlag", "ReplicaAlterLogDirs"]) == (0, 0)
+
+
+def test_each_log_and_each_directory_is_there_with_its_figures() -> None:
+    logs = {
+        TP: SimpleNamespace(log_start_offset=1, leo=2, size_bytes=3, segments=range(4)),
+        TopicPartition("u", 7): SimpleNamespace(log_start_offset=5, leo=6, size_bytes=7, segments=range(8)),
+    }
+    dirs = [
+        SimpleNamespace(path=Path("/one"), is_online=True, logs=logs),
+        SimpleNamespace(path=Path("/two"), is_online=False, logs={}),
+    ]
+    found = of_played([], dirs=dirs)
+    names = ("logstartoffset", "logendoffset", "size", "numlogsegments")
+    assert [found[f"{LOG}_{name}", "t", "0"] for name in names] == [1, 2, 3, 4]
+    assert [found[f"{LOG}_{name}", "u", "7"] for name in names] == [5, 6, 7, 8]
+    assert [found[f"{LOG_MANAGER}_logdirectoryoffline", f'"{path}"'] for path in ("/one", "/two")] == [0, 1]
+    assert found[f"{LOG_MANAGER}_offlinelogdirectorycount",] == 1
+
+
+def test_what_the_replicas_of_a_broker_are_and_did() -> None:
+    u = TopicPartition("u", 0)
+    partitions = [played(TP, leo=1, producers=3), played(u), played(TopicPartition("u", 1), leo=1, producers=4)]
+    written = {IsrChangeKind.SHRINK: 11, IsrChangeKind.EXPAND: 12}
+    found = of_played(partitions, written=written)
+    figures_of = {
+        "leadercount": 0, "partitioncount": 3, "offlinereplicacount": 1, "produceridcount": 7,
+        "isrshrinks_total": 11, "isrexpands_total": 12, "failedisrupdates_total": 5,
+    }  # fmt: skip
+    assert {name: found[f"{REPLICA_MANAGER}_{name}",] for name in figures_of} == figures_of
