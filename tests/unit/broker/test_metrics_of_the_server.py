@@ -5,6 +5,7 @@ Source: Kafka 3.9 `RequestMetrics`, `KafkaRequestHandlerPool`, `MemoryPool`, `Fe
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import pytest
 from broker_sim.groups.values import GroupState
 from broker_sim.metrics.families import FETCH_SESSIONS, GROUPS, HANDLERS, PURGATORY, REQUESTS, SOCKETS
 from broker_sim.metrics.of_server import families
-from broker_sim.request_meters import RequestMeters, Service
+from broker_sim.request_meters import RequestMeters, Service, Timed
 from controller.wire.protocol import ApiKey, Request
 from controller.wire.times import Times
 
@@ -144,3 +145,51 @@ def test_a_handler_that_was_not_seen_to_wait_waited_for_nothing() -> None:
     meters = RequestMeters()
     meters.add(Service(1.0, 1, taken_s=1.0, local_s=0.5, answered_s=1.25, request=request(ApiKey.METADATA, 9)), 2.0)
     assert meters.times["Metadata"].remote.total == 0
+
+
+@pytest.mark.parametrize("end", [None, ValueError, asyncio.CancelledError])
+def test_a_handler_works_while_it_does_not_wait(end: type[BaseException] | None) -> None:
+    """Also when it fails, and when what it waits for is cancelled."""
+    now_s = 0.0
+
+    def pass_s(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    async def handle(answer: asyncio.Future[str]) -> str:
+        pass_s(1)
+        await asyncio.sleep(0)
+        pass_s(2)
+        try:
+            return await answer
+        finally:
+            pass_s(4)
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+
+        def others() -> None:
+            pass_s(100)
+            if end is asyncio.CancelledError:
+                task.cancel()
+            elif end is not None:
+                answer.set_exception(end())
+            else:
+                answer.set_result("done")
+
+        pass_s(50)
+        handling = Timed(handle(answer), lambda: now_s)
+
+        async def serve() -> str:
+            return await handling
+
+        task = asyncio.ensure_future(serve())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        others()
+        found = (await asyncio.gather(task, return_exceptions=True))[0]
+        assert found == "done" if end is None else isinstance(found, end)
+        assert handling.local_s == 1 + 2 + 4
+
+    asyncio.run(scenario())
