@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +23,12 @@ from controller.world.simulated.world import World, run_world
 GRANTED: dict[str, Any] = {"error_code": 0, "remaining_partitions": []}
 LEFT: dict[str, Any] = {"error_code": 0, "remaining_partitions": [{"topic_name": "t", "partition_index": 0}]}
 NOT_CONTROLLER: dict[str, Any] = {"error_code": int(ErrorCode.STALE_CONTROLLER_EPOCH), "remaining_partitions": []}
-#: The connection is closed instead of an answer; no controller is known.
-BREAKS, NOBODY = "breaks", "nobody"
+#: The connection is closed instead of an answer; there is no answer; no controller is known.
+BREAKS, SILENT, NOBODY = "breaks", "silent", "nobody"
 BACKOFF_S = 5.0
+#: Other times than anybody takes of itself: how long a connection, and an answer, is waited for.
+CONNECT_S, ANSWER_S = 20.0, 31.0
+SETTINGS = BrokerSettings(request_timeout_ms=31_000, controller_socket_timeout_ms=20_000)
 
 
 class Controllers:
@@ -31,7 +37,7 @@ class Controllers:
     def __init__(self, world: World, answers: list[tuple[int, Any]]) -> None:
         self.world, self.answers = world, answers
         self.asked: list[tuple[int, Any]] = []
-        self.connections = 0
+        self.connections, self.open, self.most_open = 0, 0, 0
 
     @property
     def controller_id(self) -> BrokerId | None:
@@ -54,6 +60,14 @@ class Controllers:
 
     async def serve(self, number: int, connection: Any) -> None:
         self.connections += 1
+        self.open += 1
+        self.most_open = max(self.open, self.most_open)
+        try:
+            await self.answer_all(number, connection)
+        finally:
+            self.open -= 1
+
+    async def answer_all(self, number: int, connection: Any) -> None:
         frames = FrameBuffer()
         while data := await connection.recv():
             for frame in frames.feed(data):
@@ -65,7 +79,9 @@ class Controllers:
                 if answer is BREAKS:
                     connection.close()
                     return
-                connection.send(protocol.encode_response(ApiKey.CONTROLLED_SHUTDOWN, 3, request.correlation_id, answer))
+                if answer is not SILENT:
+                    frame = protocol.encode_response(ApiKey.CONTROLLED_SHUTDOWN, 3, request.correlation_id, answer)
+                    connection.send(frame)
 
 
 CASES = [
@@ -73,9 +89,21 @@ CASES = [
     ("partitions are left, then granted", [(1, LEFT), (1, GRANTED)], True, 1, 1),
     ("the controller has moved", [(1, NOT_CONTROLLER), (2, GRANTED)], True, 1, 2),
     ("the connection breaks", [(1, BREAKS), (1, GRANTED)], True, 1, 2),
+    ("there is no answer", [(1, SILENT), (1, GRANTED)], True, 1, 2),
     ("nobody is known at first", [(0, NOBODY), (1, GRANTED)], True, 1, 1),
     ("never, and no wait after the last attempt", [(1, LEFT), (1, LEFT), (1, LEFT)], False, 2, 1),
 ]
+
+
+def shutdown_of(controllers: Any, epoch: Callable[[], int], network: Any) -> ControlledShutdown:
+    return ControlledShutdown(
+        BrokerId(7),
+        epoch,
+        metadata=controllers,
+        network=network,
+        settings=SETTINGS,
+        log=structlog.get_logger(),
+    )
 
 
 @pytest.mark.parametrize(("_", "answers", "goes", "waits", "connections"), CASES, ids=[case[0] for case in CASES])
@@ -85,21 +113,16 @@ def test_attempts(_: str, answers: list[tuple[int, Any]], goes: bool, waits: int
         for number in (1, 2):
             await controllers.listen(number)
         epochs = iter(range(40, 50))
-        shutdown = ControlledShutdown(
-            BrokerId(7),
-            lambda: next(epochs),
-            metadata=controllers,
-            network=world.machine("broker").network,
-            settings=BrokerSettings(),
-            log=structlog.get_logger(),
-        )
-        before = world.loop.time()
+        shutdown = shutdown_of(controllers, lambda: next(epochs), world.machine("broker").network)
+        before, silent = world.loop.time(), [answer for _, answer in answers].count(SILENT)
         assert await shutdown.run() is goes
-        assert world.loop.time() - before == pytest.approx(waits * BACKOFF_S, abs=1)
+        assert world.loop.time() - before == pytest.approx(waits * BACKOFF_S + silent * ANSWER_S, abs=0.5)
         assert len(controllers.asked) == len(answers)
         asked = [epoch for _, epoch in controllers.asked if epoch is not None]
         assert asked == list(range(40, 40 + len(asked))), "each attempt has the epoch of its time"
-        assert controllers.connections == connections
+        await world.sleep(1)
+        opened = (controllers.connections, controllers.most_open, controllers.open)
+        assert opened == (connections, min(connections, 1), 0), "one after the other, and none stays"
 
     with capture_logs() as logs:
         run_world(1, scenario)
@@ -107,3 +130,15 @@ def test_attempts(_: str, answers: list[tuple[int, Any]], goes: bool, waits: int
     assert [line["attempts_left"] for line in refused] == [2, 1, 0][: len(refused)]
     assert all(line["reason"] for line in refused)
     assert len(refused) == len(answers) - goes
+
+
+def test_a_controller_that_is_not_reached_is_given_up_each_time_after_the_time_of_a_connection() -> None:
+    async def scenario(world: World) -> None:
+        async def connect(*_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        controllers, before = Controllers(world, [(1, GRANTED)]), world.loop.time()
+        assert not await shutdown_of(controllers, lambda: 40, SimpleNamespace(connect=connect)).run()
+        assert world.loop.time() - before == pytest.approx(3 * CONNECT_S + 2 * BACKOFF_S, abs=0.5)
+
+    run_world(1, scenario)
