@@ -57,7 +57,7 @@ def test_synonyms_and_texts_are_for_who_asks_for_them(in_memory: Any, kind: int,
         asks = {"include_synonyms": False, "include_documentation": False}
         for version, synonyms, texts in product(range(4), (None, True, False), (None, True, False)):
             flags = zip(asks, (synonyms, texts), strict=True)
-            body = {"resources": [{"resource_type": kind, "resource_name": name}]}
+            body: dict[str, Any] = {"resources": [{"resource_type": kind, "resource_name": name}]}
             body |= {flag: asked for flag, asked in flags if asked is not None}
             [found] = (await cluster.call(1, ApiKey.DESCRIBE_CONFIGS, version, body)).results
             has_synonyms = any(getattr(config, "synonyms", ()) for config in found.configs)

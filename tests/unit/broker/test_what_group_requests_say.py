@@ -166,7 +166,7 @@ def test_leave_group(version: int, error: ErrorCode, of_members: list[ErrorCode]
         assert found["error_code"] == (of_members[0] if of_members else error)
         return
     assert noted == [("g", [("m", None), ("", "i")])]
-    rows = [row | {"error_code": code} for row, code in zip(names, of_members, strict=False)]
+    rows = [{**row, "error_code": code} for row, code in zip(names, of_members, strict=False)]
     assert found == read(ApiKey.LEAVE_GROUP, version, {"error_code": error, "members": rows})
 
 

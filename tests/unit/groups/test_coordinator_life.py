@@ -117,6 +117,18 @@ def test_a_timer_is_set_for_when_the_next_thing_is_due_and_no_sooner_than_in_a_m
     play(scenario)
 
 
+def test_a_new_group_waits_as_long_and_takes_as_many_as_its_broker_says() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world, group_initial_rebalance_delay_ms=700, group_max_size=2).start()
+        began = world.loop.time()
+        answers = await asyncio.gather(*(at.join("a") for _ in range(3)))
+        assert [answer.error for answer in answers] == [NONE, NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
+        # once for those that came meanwhile, as any new group does
+        assert world.loop.time() - began == pytest.approx(1.4, abs=0.01)
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("timeout_ms", [99, 100, 200, 201])
 def test_sessions_are_within_bounds_and_an_unknown_member_makes_no_group(timeout_ms: int) -> None:
     async def scenario(world: World) -> None:
