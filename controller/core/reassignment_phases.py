@@ -75,14 +75,13 @@ def _left(moves: Moves, failures: Failures) -> Moves:
 
 def complete_ones(state: ClusterState, moves: Moves) -> Steps[set[TopicPartition]]:
     """Those whose target replicas are all in the ISR, as ZooKeeper says (which arms the watches of their states). Of
-    whom it says nothing, though they were led, it is asked again after a while."""
+    whom it says nothing it is asked again after a while."""
     complete = {tp for tp, assignment in moves.items() if not assignment.is_being_reassigned}
     asked = [tp for tp in moves if tp not in complete]
     if asked:
         for tp, found in (yield from read_states(state, asked)).items():
             if isinstance(found, Failure):
-                if tp in state.partitions_being_reassigned and state.leadership(tp) is not None:
-                    yield Enqueue(PartitionReassignmentIsrChange(tp), RETRY_MS)
+                yield Enqueue(PartitionReassignmentIsrChange(tp), RETRY_MS)
             elif set(moves[tp].target_replicas) <= set(found.isr):
                 complete.add(tp)
     return complete
@@ -206,8 +205,6 @@ def _announce(state: ClusterState, moves: Moves, failures: Failures) -> Steps[No
     """Phase A. A new leader epoch makes leaders and followers take the new lists of replicas. Where it is refused,
     nobody is begun: a leader of the old epoch may take a replica into the ISR whom a move before has dropped. Where
     there was no leader yet, who is added may be elected before the move is tried again."""
-    if not moves:
-        return
     untold = yield from _bump_and_tell(state, moves, moves, failures)  # A1
     rounds = max((len(a.adding_replicas) for a in moves.values()), default=0)
     for nth in range(rounds):  # A2, one call each

@@ -120,13 +120,24 @@ def test_a_leader_that_cannot_be_replaced_comes_back_with_the_isr_of_zookeeper()
 
 
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
-def test_a_state_that_cannot_be_made_costs_no_other_its_leader(code: ZkCode) -> None:
+@pytest.mark.parametrize("path", ["/partitions", "/partitions/1", "/partitions/1/state"])
+def test_a_state_that_cannot_be_made_costs_no_other_its_leader_and_is_made_later(path: str, code: ZkCode) -> None:
     world = in_office()
-    refuse(world, Create, path="/brokers/topics/n/partitions/1/state", code=code)
+    refuse(world, Create, path=f"/brokers/topics/n{path}", code=code)
     world.topic("n", p0=(1,), p1=(2,), p2=(3,))
     world.run()
-    assert {entry for entry in told(world) if entry.topic == "n"} == {TopicPartition("n", 0), TopicPartition("n", 2)}
-    assert reasons(world, ev.PARTITION_ELECTION_FAILED) == [f"its state znode cannot be created: {code.name}"]
+    led = {0, 2} if path != "/partitions" else set()
+    assert {tp.partition for tp in told(world) if tp.topic == "n"} == led
+    why = code if path.endswith("/state") else ZkCode.NO_NODE
+    waiting = 3 - len(led)
+    assert reasons(world, ev.PARTITION_ELECTION_FAILED) == [f"its state znode cannot be created: {why.name}"] * waiting
+    for is_refused in (True, False):
+        assert len(world.timers) == 1 and world.timers[0].after_ms == RETRY_MS, "once for all of them"
+        if is_refused:
+            again, world.timers = world.timers, []
+            world.run(*(timer.event for timer in again))
+    allow(world)
+    assert {tp.partition for tp in told(world) if tp.topic == "n"} == {0, 1, 2} and world.timers == []
 
 
 def test_a_state_made_by_a_write_whose_answer_was_lost_is_believed() -> None:

@@ -85,6 +85,44 @@ def test_order_and_addressees(state: ClusterState) -> None:
     assert first.partition_states[0].offline_replicas == (2, 3)
 
 
+#: who leads -> whether the request says where it is
+LEADERS = {
+    "it lives": (1, True),
+    "it shuts down": (2, True),
+    "it is gone": (3, False),
+    "it has no listener for brokers": (4, False),
+    "nobody": (None, False),
+}
+
+
+@pytest.mark.parametrize("who", LEADERS)
+def test_a_follower_is_told_where_its_leader_is_if_it_is_anywhere(state: ClusterState, who: str) -> None:
+    client_only = Endpoint(host="b4", port=1, listener="CLIENTS"), Endpoint(host="c4", port=2, listener="MORE")
+    state.broker_registered(replace(broker(4), endpoints=client_only))
+    leader, is_said = LEADERS[who]
+    state.lead(TP, replace(LEADERSHIP, leader=leader))
+    batch = RequestBatch()
+    batch.add_leader_and_isr((1,), TP, is_new=False)
+    request, *_ = sent(state, batch)
+    where = {leader: broker(leader).endpoints} if leader and is_said else {}
+    assert {each.broker_id: each.endpoints for each in request.live_leaders} == where
+    assert [e.state.leader for e in request.partition_states] == [leader]
+
+
+@pytest.mark.parametrize("brokers", [(), (3,), (9, -1), (1,), (2, 3), (3, 2, 1)])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_everybody_hears_who_leads_whoever_replicates_it(
+    state: ClusterState, brokers: tuple[int, ...], is_new: bool
+) -> None:
+    """Also when no replica is left that could be told: else clients would go on asking who is gone."""
+    batch = RequestBatch()
+    batch.add_leader_and_isr(map(BrokerId, brokers), TP, is_new=is_new)
+    requests = sent(state, batch)
+    metadata = {r.to: r.partition_states for r in requests if isinstance(r, UpdateMetadataRequest)}
+    assert {to: [e.topic_partition for e in states] for to, states in metadata.items()} == {1: [TP], 2: [TP]}
+    assert [r.to for r in requests if isinstance(r, LeaderAndIsrRequest)] == sorted({1, 2} & set(brokers))
+
+
 def test_metadata_without_leadership_still_lists_brokers(state: ClusterState) -> None:
     batch = RequestBatch()
     batch.add_update_metadata_to_all((TopicPartition("unknown", 0),))

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from controller.core.effects import Send
+from controller.core.leader_choice import OfflineElection
+from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas
 from controller.core.settings import ControllerSettings
 from controller.core.state import ClusterState
@@ -15,6 +17,7 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import DeleteTopicsTopicZNode
+from tests.worlds.core import drive_now
 
 
 def batches(world: Any) -> list[tuple[list[int | None], dict[str, int]]]:
@@ -27,6 +30,15 @@ def batches(world: Any) -> list[tuple[list[int | None], dict[str, int]]]:
                 counts[what] = counts.get(what, 0) + number
         found.append(([each.replica for each in effect.done], counts))
     return found
+
+
+#: How a partition that is online gets into each state.
+WAYS: dict[PartitionState, list[PartitionState]] = {
+    PartitionState.NEW: [PartitionState.OFFLINE, PartitionState.NON_EXISTENT, PartitionState.NEW],
+    PartitionState.ONLINE: [],
+    PartitionState.OFFLINE: [PartitionState.OFFLINE],
+    PartitionState.NON_EXISTENT: [PartitionState.OFFLINE, PartitionState.NON_EXISTENT],
+}
 
 
 @pytest.fixture(name="cluster")
@@ -101,6 +113,28 @@ def test_a_failover_says_what_it_begins_with(cluster: Any) -> None:
         {"replicas": {"OnlineReplica": 2, "ReplicaDeletionIneligible": 1}},
         {"partitions": {"OnlinePartition": 1, "OfflinePartition": 1}},
     ]
+
+
+@pytest.mark.parametrize("target", PartitionState)
+def test_who_may_not_become_what_others_become_is_a_line_and_stays(cluster: Any, target: PartitionState) -> None:
+    """One partition in each state, in one batch."""
+    cluster.topic("t", p0=(1, 2), p1=(2, 3), p2=(3, 1), p3=(1, 2))
+    cluster.run()
+    state, states = cluster.state, {TopicPartition("t", n): each for n, each in enumerate(PartitionState)}
+    for tp, before in states.items():
+        for each in WAYS[before]:
+            state.put_partition_states([tp], each)
+    assert {tp: state.partition_state(tp) for tp in states} == states
+    cluster.sent.clear()
+    drive_now(change_partitions(state, [*states, *states], target, OfflineElection()), cluster.perform)
+    legal = [tp for tp, before in states.items() if before in PARTITION_TRANSITIONS[target]]
+    assert {tp: state.partition_state(tp) for tp in states} == {**states, **dict.fromkeys(legal, target)}
+    refused = [dict(log.fields) for log in cluster.logs if log.event == ev.TRANSITION_REFUSED]
+    assert [(each["partition"], each["from"], each["to"]) for each in refused] == [
+        (tp.partition, before.kafka_name, target.kafka_name) for tp, before in states.items() if tp not in legal
+    ]
+    heard = {e.topic_partition for r in cluster.sent if isinstance(r, LeaderAndIsrRequest) for e in r.partition_states}
+    assert heard == (set(legal) if target is PartitionState.ONLINE else set())
 
 
 def test_states_have_kafkas_names() -> None:

@@ -14,7 +14,7 @@ from controller.core.transitions import ReplicaState
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk_operations import Create, GetData, SetData, ZkCode
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
 from tests.worlds.stage import Stage, move_to
 
 TP = TopicPartition("t", 0)
@@ -25,7 +25,9 @@ KEY = "unclean.leader.election.enable"
 
 #: what the topic's configs are -> whether its partition may be led by 2, where the cluster (forbids, allows) it
 TOPIC_CONFIGS: dict[str, tuple[bytes | None, tuple[bool, bool]]] = {
-    "no configs": (None, (False, True)),
+    "no znode": (None, (False, True)),
+    "an empty znode": (b"", (False, False)),
+    "no configs": (b'{"version":1,"config":{}}', (False, True)),
     "other configs": (b'{"version":1,"config":{"retention.ms":"5"}}', (False, True)),
     "allowed": (b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(), (True, True)),
     "allowed, in capitals": (b'{"version":1,"config":{"%s":" TRUE "}}' % KEY.encode(), (True, True)),
@@ -50,7 +52,9 @@ def last_member_dies(
         world.others_write(Create("/isr_change_notification/isr_change_", NOTICE, sequence=True))
         world.run()
         assert world.state.leadership(TP).isr == (1,)
-    if configs is not None:
+    if configs is None:
+        world.others_write(Delete(PATH))
+    else:
         world.make(PATH, configs)
     if refused:
         world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == PATH else None
