@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -362,6 +362,65 @@ def test_what_was_merged_is_not_answered_before_that_with_which_it_was(
         assert not is_pending()
 
     assert ev.REQUEST_QUEUE_MERGED in [line["event"] for line in play(scenario)]
+
+
+def test_how_long_requests_wait_for_those_before_them_is_counted() -> None:
+    """In ms: the first, which is sent again after its timeout of a second and a pause, waited for none."""
+
+    async def scenario(bench: Bench) -> None:
+        await bench.start(1, StubBroker(_silent))
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1), metadata(1)])
+        await asyncio.sleep(3)
+        gauge = bench.channels.gauges()[BrokerId(1)]
+        assert (gauge.requests, gauge.failures, gauge.queue.count) == (2, 1, 2)
+        assert 1_100 <= gauge.queue.total < 1_200
+
+    play(scenario)
+
+
+def test_the_first_request_is_not_answered_by_what_it_was_merged_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is under way yet: metadata goes before it, though it was queued later."""
+    monkeypatch.setattr(channels, "MERGE_ABOVE", 10)
+
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker(lambda count, request: {} if count == 1 else None))
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1, epoch=77)])
+        is_pending = bench.channels.pending([BrokerId(1)])
+        bench.channels.send([metadata(1)] * 10)
+        await asyncio.sleep(0.5)
+        assert stub.seen == ["UPDATE_METADATA", "LEADER_AND_ISR"] and is_pending()
+        stub.script = lambda count, request: {}
+        await asyncio.sleep(3)
+        assert not is_pending()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("requests", [40, 400, 1_000])
+def test_what_cannot_be_merged_is_not_looked_through_with_each_request(
+    requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stops all stay: else a broker that is gone would cost the controller ever more time."""
+    monkeypatch.setattr(channels, "MERGE_ABOVE", 10)
+    looked_through: list[int] = []
+
+    def counting(waiting: Iterable[ControlRequest]) -> list[ControlRequest]:
+        left = merged(waiting)
+        looked_through.append(len(left))
+        return left
+
+    monkeypatch.setattr(channels, "merged", counting)
+
+    async def scenario(bench: Bench) -> None:
+        bench.channels.add([broker(1)])
+        for _ in range(requests):
+            bench.channels.send([stop(1)])
+        assert bench.channels.gauges()[BrokerId(1)].queue_size == requests
+        assert sum(looked_through) <= 2 * requests
+
+    play(scenario)
 
 
 def test_removing_a_broker_drops_what_waits_and_adding_it_starts_afresh() -> None:
