@@ -75,32 +75,30 @@ def test_only_the_current_session_is_heard(seed: int) -> None:
     async def scenario() -> None:
         bench = Bench()
         current: Session | None = None
-        ended: set[int] = set()
         heard: list[str] = []
         expirations = lost = 0
         for _ in range(60):
             if current is None:
                 await bench.zk.open()
                 current = bench.sessions[-1]
-            session = chance.choice(bench.sessions)
+            session, is_over = chance.choice(bench.sessions), False
             match chance.choice(("fires", "fires", "expires", "connects", "is cut off", "is closed")):
                 case "fires":
                     session.fire()
                     heard += [f"/of/{session.session_id}"] if session is current else []
-                case "expires" if session.session_id not in ended:
-                    lost, expirations = lost + session.connections, expirations + 1
+                case "expires":
+                    if is_over := session is current:
+                        lost, expirations = lost + session.connections, expirations + 1
                     session.expire()
                 case "is closed" if session is current:
                     await bench.zk.close()
-                    assert session.closed == 1
+                    is_over = session.closed == 1
                 case "connects" if session is current:
                     session.connections, session.is_connected = session.connections + 1, True
                 case "is cut off":
                     session.is_connected = False
             assert bench.watched == heard and bench.expired == bench.zk.gauges.expirations == expirations
-            if bench.zk.session_id is None:
-                ended.add(current.session_id)
-                current = None
+            current = None if is_over else current
             assert bench.zk.session_id == (current.session_id if current else None)
             assert bench.zk.gauges.sessions == len(bench.sessions)
             assert bench.zk.connections == lost + (current.connections if current else 0)
