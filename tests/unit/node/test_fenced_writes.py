@@ -107,15 +107,27 @@ OPS = st.one_of(
 )
 
 
+MULTIS = st.lists(OPS, min_size=1, max_size=3).map(lambda ops: Multi(tuple(ops)))
+
+
+def sent_alone(session: TreeSession, op: ZkWriteOp | Multi) -> ZkResult:
+    """Behind a fence of its own."""
+    whole = session.do(
+        Multi((Check("/controller_epoch", EPOCH_VERSION), *(op.ops if isinstance(op, Multi) else (op,))))
+    )
+    return ZkResult(whole.code, results=whole.results[1:]) if isinstance(op, Multi) else whole.results[1]
+
+
 @settings(max_examples=400, deadline=None)
-@given(ops=st.lists(OPS, max_size=25), size=st.integers(1, 6))
-def test_packing_cannot_be_seen(ops: list[ZkWriteOp], size: int) -> None:
+@given(ops=st.lists(st.one_of(OPS, OPS, OPS, MULTIS), max_size=25), size=st.integers(1, 6))
+def test_packing_cannot_be_seen(ops: list[ZkWriteOp | Multi], size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fenced_writes, "OPS_PER_MULTI", size)
         packed, alone = TreeSession(), TreeSession()
         results = write(packed, ops)
-        expected = [alone.do(Multi((Check("/controller_epoch", EPOCH_VERSION), op))).results[1] for op in ops]
+        expected = [sent_alone(alone, op) for op in ops]
     assert [r.code for r in results] == [r.code for r in expected]
+    assert [[r.code for r in of.results] for of in results] == [[r.code for r in of.results] for of in expected]
     assert [r.stat.version for r in results if r.stat] == [r.stat.version for r in expected if r.stat]
     assert contents(packed.tree) == contents(alone.tree)
 
