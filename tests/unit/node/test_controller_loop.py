@@ -106,7 +106,7 @@ class Bench:
         self.core = ScriptedCore(recipes)
         self.zk = ScriptedZk()
         self.rows: list[Trace] = []
-        channels = Channels(
+        self.channels = Channels(
             controller_id=BrokerId(0),
             network=SimulatedNetwork(random.Random(1)).view("controller"),
             settings=ChannelSettings(),
@@ -115,7 +115,12 @@ class Bench:
             log=log,
         )
         self.loop = ControllerLoop(
-            core=self.core, zk=self.zk, channels=channels, clock=SimulatedClock(loop), trace=self.rows.append, log=log
+            core=self.core,
+            zk=self.zk,
+            channels=self.channels,
+            clock=SimulatedClock(loop),
+            trace=self.rows.append,
+            log=log,
         )
         self.loop.start(Supervisor(structlog.get_logger()))
 

@@ -1,0 +1,170 @@
+"""Who waits for the loop, for how long, and what is left of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from controller.core.effects import AddBrokers, Effect, Read, Recipe, RemoveBrokers, Reply, Write
+from controller.core.events import BrokerChange, ListPartitionReassignments, PartitionReassignmentIsrChange, TopicChange
+from controller.wire import log_events as ev
+from controller.wire.types import Broker, BrokerId, TopicPartition
+from controller.wire.zk_operations import Exists, SetData
+from tests.unit.node.test_controller_loop import Bench, listing, play
+
+
+class Kept:
+    """An answer, or a condition, whose end can be seen."""
+
+    def __call__(self) -> bool:
+        return True
+
+
+def reads_then_writes(event: BrokerChange) -> Recipe:
+    yield Read((Exists("/a"), Exists("/b")))
+    yield Write((SetData("/a", b""),), 1)
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "timeout_s", "ends"), [(1, 5, True), (4.9, 5, True), (6, 5, False), (1, 0.5, False)]
+)
+def test_the_event_in_progress_may_end_while_the_loop_stops(takes_s: float, timeout_s: float, ends: bool) -> None:
+    """What has been written is to be announced."""
+    written: list[Any] = []
+
+    async def scenario(bench: Bench) -> None:
+        bench.zk.gate = gate = asyncio.Event()
+        write = bench.zk.write
+
+        async def noting(ops: Any, epoch_zk_version: Any) -> Any:
+            written.extend(ops)
+            return await write(ops, epoch_zk_version)
+
+        bench.zk.write = noting  # type: ignore[method-assign]
+        bench.loop.put(BrokerChange())
+        bench.loop.put(TopicChange())
+        await bench.idle()
+        loop = asyncio.get_running_loop()
+        loop.call_later(takes_s, gate.set)
+        began_s = loop.time()
+        await bench.loop.stop(timeout_s=timeout_s)
+        assert loop.time() - began_s == pytest.approx(min(takes_s, timeout_s), abs=0.01)
+        await asyncio.sleep(10)
+        assert bench.core.handled == ["BrokerChange"], "what waited is dropped"
+
+    play(scenario, {BrokerChange: reads_then_writes})
+    assert bool(written) == ends
+
+
+def test_what_holds_already_is_not_waited_for() -> None:
+    async def scenario(bench: Bench) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        assert await bench.loop.until(lambda: True, 10) and loop.time() == began_s
+        assert not await bench.loop.until(lambda: loop.time() > began_s + 30, 10)
+        assert loop.time() == pytest.approx(began_s + 10)
+
+    play(scenario)
+
+
+def test_nothing_is_left_of_who_has_been_answered() -> None:
+    """Else each request of a client would be kept as long as the controller runs."""
+    answers: list[weakref.ref[Any]] = []
+
+    def answer(event: ListPartitionReassignments) -> Recipe:
+        kept: Any = Kept()
+        answers.append(weakref.ref(kept))
+        yield Reply(event.reply_to, kept)
+
+    async def scenario(bench: Bench) -> None:
+        conditions: list[weakref.ref[Kept]] = []
+        for holds_at_once in (True, False):
+            assert isinstance(await bench.loop.ask(listing), Kept)
+            kept = Kept()
+            conditions.append(weakref.ref(kept))
+            handled = len(bench.core.handled)
+            bench.loop.put(BrokerChange())
+            waits = bench.loop.until(
+                lambda at_once=holds_at_once, before=handled, kept=kept: (
+                    kept() and (at_once or len(bench.core.handled) > before)
+                ),
+                5,
+            )
+            assert await waits
+            del waits, kept
+        assert bench.loop.unanswered == set()
+        await bench.idle()
+        gc.collect()
+        assert [each() for each in (*answers, *conditions)] == [None] * 4
+
+    play(scenario, {ListPartitionReassignments: answer})
+
+
+def test_how_long_an_event_waited_and_took_is_said_of_each() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.zk.gate = asyncio.Event()
+        bench.loop.put(BrokerChange())
+        await asyncio.sleep(0.2)
+        bench.loop.put(TopicChange())
+        await asyncio.sleep(0.3)
+        bench.zk.gate.set()
+        await bench.idle()
+
+    lines = play(scenario, {BrokerChange: reads_then_writes})
+    said = [line for line in lines if line["event"] == ev.CONTROLLER_EVENT_PROCESSED]
+    assert [(line["event_type"], line["reads"], line["writes"]) for line in said] == [
+        ("BrokerChange", 2, 1),
+        ("TopicChange", 0, 0),
+    ]
+    times = [(line["queue_ms"], line["process_ms"]) for line in said]
+    assert times == [
+        (pytest.approx(0, abs=5), pytest.approx(500, abs=5)),
+        (pytest.approx(300, abs=5), pytest.approx(0, abs=5)),
+    ]
+
+
+def test_channels_are_opened_and_closed_as_is_asked_for() -> None:
+    brokers = [Broker(broker_id=BrokerId(number), endpoints=()) for number in (1, 2, 3)]
+    asked: list[tuple[Effect, set[int]]] = [
+        (AddBrokers(tuple(brokers)), {1, 2, 3}),
+        (RemoveBrokers((BrokerId(2),)), {1, 3}),
+        (RemoveBrokers(()), {1, 3}),
+        (RemoveBrokers((BrokerId(2), BrokerId(3))), {1}),
+        (AddBrokers(tuple(brokers[:2])), {1, 2}),
+        (RemoveBrokers(None), set()),
+    ]
+
+    async def scenario(bench: Bench) -> None:
+        def recipe(event: BrokerChange) -> Recipe:
+            for effect, left in asked:
+                yield effect
+                assert bench.channels.gauges().keys() == left
+
+        bench.core.recipes[BrokerChange] = recipe
+        bench.loop.put(BrokerChange())
+        await bench.idle()
+        assert bench.loop.gauges.faults == 0 and bench.core.handled == ["BrokerChange"]
+
+    play(scenario)
+
+
+def test_who_was_taken_together_with_others_is_taken_with_them_again() -> None:
+    taken: list[PartitionReassignmentIsrChange] = []
+    tps = [TopicPartition("t", p) for p in range(6)]
+
+    def recipe(event: PartitionReassignmentIsrChange) -> Recipe:
+        taken.append(event)
+        yield from ()
+
+    async def scenario(bench: Bench) -> None:
+        bench.loop.put(PartitionReassignmentIsrChange(tps[0], frozenset({tps[1]})))
+        bench.loop.put(PartitionReassignmentIsrChange(tps[2]))
+        bench.loop.put(PartitionReassignmentIsrChange(tps[3], frozenset({tps[4], tps[5]})))
+        await bench.idle()
+
+    play(scenario, {PartitionReassignmentIsrChange: recipe})
+    assert [{event.topic_partition, *event.others} for event in taken] == [set(tps)]
