@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,10 @@ class Kept:
 
     def __call__(self) -> bool:
         return True
+
+
+def _holds(kept: Kept, bench: Bench, before: int) -> bool:
+    return kept() and len(bench.core.handled) > before
 
 
 def reads_then_writes(event: BrokerChange) -> Recipe:
@@ -44,7 +49,7 @@ def test_the_event_in_progress_may_end_while_the_loop_stops(takes_s: float, time
             written.extend(ops)
             return await write(ops, epoch_zk_version)
 
-        bench.zk.write = noting  # type: ignore[method-assign]
+        bench.zk.write = noting
         bench.loop.put(BrokerChange())
         bench.loop.put(TopicChange())
         await bench.idle()
@@ -88,14 +93,9 @@ def test_nothing_is_left_of_who_has_been_answered() -> None:
             conditions.append(weakref.ref(kept))
             handled = len(bench.core.handled)
             bench.loop.put(BrokerChange())
-            waits = bench.loop.until(
-                lambda at_once=holds_at_once, before=handled, kept=kept: (
-                    kept() and (at_once or len(bench.core.handled) > before)
-                ),
-                5,
-            )
-            assert await waits
-            del waits, kept
+            holds = partial(_holds, kept, bench, 0 if holds_at_once else handled)
+            assert await bench.loop.until(holds, 5)
+            del holds, kept
         assert bench.loop.unanswered == set()
         await bench.idle()
         gc.collect()
