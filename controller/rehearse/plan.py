@@ -153,10 +153,15 @@ def _rounded(rate: float) -> float:
     return float(f"{rate:.1e}")
 
 
+def _moves(scenario: Scenario) -> list[Reassign | AddBroker]:
+    """The events that may move partitions: a broker that joins and gets none is not one."""
+    return [e for e in scenario.events if isinstance(e, Reassign) or (isinstance(e, AddBroker) and e.spread)]
+
+
 def check_moves(scenario: Scenario) -> None:
     """Raises ScenarioError where nothing moves."""
-    moves = [event for event in scenario.events if isinstance(event, (Reassign, AddBroker))]
-    if not any(isinstance(event, Reassign) or event.spread for event in moves):
+    moves = _moves(scenario)
+    if not moves:
         raise ScenarioError(
             "nothing moves: the scenario needs an event `reassign`, or `add_broker` with `spread: true`"
         )
@@ -170,9 +175,9 @@ def check_moves(scenario: Scenario) -> None:
 
 def default_batches(scenario: Scenario) -> list[int]:
     """All at once, a quarter and a sixteenth of what moves."""
-    moves = [event for event in scenario.events if isinstance(event, (Reassign, AddBroker))]
+    moves = _moves(scenario)
     count = sum(len(targets_of(event)) for event in moves if isinstance(event, Reassign))
-    if any(isinstance(event, AddBroker) and event.spread for event in moves):
+    if any(isinstance(event, AddBroker) for event in moves):
         count += sum(1 for _ in scenario.cluster.partitions())
     return list(dict.fromkeys(batch for batch in (0, count // 4, count // 16) if batch or count))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from controller.rehearse.plan import HARM, Setting, Verdict, best, search, size
+from controller.rehearse.plan import Verdict, size
 from controller.rehearse.plan_command import main
 from controller.rehearse.run import rehearse
 from controller.rehearse.scenario import parse_bytes
@@ -31,61 +30,6 @@ MOVE = {
         {"topic": "t", "partition": 1, "replicas": [2, 3, 4]},
     ],
 }
-
-
-NO_HARM = dict.fromkeys(HARM, 0)
-
-
-def summary(*, end_ms: int | None, link: float, under: int = 0) -> dict[str, Any]:
-    return {
-        "moves_end_ms": end_ms,
-        "peak_link": link,
-        "peak_link_broker": 1,
-        "peak_link_ms": 0,
-        "troubles": {"under_min_isr": {"partitions": under}, "offline": {"partitions": 0}},
-        "lost_partitions": 0,
-        "unclean_elections": 0,
-        "refused_bytes": 0.0,
-        "warnings": (),
-    }
-
-
-@given(
-    ladder=st.lists(st.integers(1, 1000), min_size=1, max_size=30, unique=True),
-    too_low=st.integers(0, 1000),
-    too_high=st.integers(0, 1000),
-    batches=st.lists(st.sampled_from([0, 10, 50]), min_size=1, max_size=3, unique=True),
-)
-def test_the_highest_throttle_that_holds_is_found(
-    ladder: list[int], too_low: int, too_high: int, batches: list[int]
-) -> None:
-    """Where links grow with the throttle, and with the batch: against trying all."""
-
-    def limit(batch: int) -> float:
-        return too_high - batch
-
-    def rehearse(settings: Sequence[Setting]) -> Sequence[Mapping[str, Any]]:
-        return [
-            summary(
-                end_ms=None if s.throttle < too_low else round(1e9 / s.throttle),
-                link=0.9 if s.throttle > limit(s.batch) else 0.1,
-            )
-            for s in settings
-        ]
-
-    tries = list(search(rehearse, ladder, batches, max_link=0.8, before=NO_HARM))
-    holds = [rate for rate in ladder for batch in batches if too_low <= rate <= limit(batch)]
-    chosen = best(tries)
-    assert (chosen.throttle if chosen else None) == max(holds, default=None)
-    assert len(tries) <= len(batches) * 5
-
-
-def test_a_partition_that_goes_under_its_min_isr_anyway_is_not_the_throttles_fault() -> None:
-    def rehearse(settings: Sequence[Setting]) -> Sequence[Mapping[str, Any]]:
-        return [summary(end_ms=1000, link=0.1, under=3 if s.throttle <= 20 else 4) for s in settings]
-
-    chosen = best(list(search(rehearse, [10, 20, 30], [0], max_link=0.8, before={**NO_HARM, "under min ISR": 3})))
-    assert chosen is not None and chosen.throttle == 20
 
 
 def test_what_is_chosen_is_written_and_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
