@@ -109,6 +109,7 @@ _COMPARED: Final = (
     "adding",
     "removing",
     "elr",
+    "last_known_elr",
     "recovering",
 )
 
@@ -246,7 +247,7 @@ def _assignment(state: State) -> tuple[Ids, Ids, Ids]:
 def _differs(a: State, b: State, name: str) -> bool:
     """Kafka keeps no order of an ISR; that of the replicas means something."""
     left, right = getattr(a, name), getattr(b, name)
-    return bool(set(left) != set(right) if name in ("isr", "elr") else left != right)
+    return bool(set(left) != set(right) if name in ("isr", "elr", "last_known_elr") else left != right)
 
 
 def _whole(entry: Entry) -> State:

@@ -304,3 +304,59 @@ def test_whatever_is_missing_only_what_is_so_is_told_and_no_snapshot_differs_but
     assert [(c.event, c.offset, c.partition_epoch, c.leader, c.isr and tuple(c.isr)) for c in fold.changes] == [
         (event, offset, *((s.partition_epoch, s.leader, s.isr) if s else (None,) * 3)) for event, offset, s in expected
     ]
+
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+WHOLE = State(
+    leader=1, leader_epoch=4, partition_epoch=9, isr=(1, 2), replicas=(1, 2, 3, 4), adding=(4,), removing=(3,),
+    elr=(3,), last_known_elr=(2,), recovering=False,
+)  # fmt: skip
+#: column -> what it may become; an empty list says that there are none, None that they are as before
+OTHERWISE = {
+    "leader": 2,
+    "isr": (1,),
+    "replicas": (4, 3, 2, 1),
+    "adding": (),
+    "removing": (),
+    "elr": (),
+    "last_known_elr": (),
+    "recovering": True,
+}
+
+
+def as_entry(state: State, offset: int) -> Entry:
+    columns = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(state).items()}
+    return a_state(offset, **columns)._replace(recovering=int(state.recovering))
+
+
+def state_of(change: Change) -> State:
+    columns = {n: getattr(change, n) for n in asdict(WHOLE)}
+    return State(**{n: tuple(v) if isinstance(v, list) else v for n, v in columns.items()})
+
+
+@pytest.mark.parametrize("column", OTHERWISE)
+def test_a_change_changes_what_it_names_and_nothing_else(column: str) -> None:
+    value = OTHERWISE[column]
+    named = list(value) if isinstance(value, tuple) else int(value)
+    changes = fed(
+        PartitionFold(first_offset=5), as_entry(WHOLE, 10), a_change(11, **{column: named}), a_change(12)
+    ).changes
+    first, second, third = changes
+    assert state_of(first) == WHOLE and first.isr_old is None and first.leader_epoch_old is None
+    changed = replace(WHOLE, **{column: value}, partition_epoch=10, leader_epoch=4 + (column == "leader"))
+    assert state_of(second) == changed
+    assert (second.isr_old, second.leader_epoch_old) == ([1, 2], 4)
+    assert state_of(third) == replace(changed, partition_epoch=11)
+    assert first.is_reassigned and not third.is_reassigned
+    assert second.is_reassigned is (column in ("replicas", "adding", "removing"))
+
+
+@pytest.mark.parametrize("column", [*OTHERWISE, "leader_epoch", "partition_epoch"])
+def test_a_snapshot_that_says_otherwise_of_one_column_says_of_which(column: str) -> None:
+    snapshot = replace(WHOLE, **{column: OTHERWISE.get(column, 77)})
+    fold = PartitionFold(first_offset=5, snapshots=[Snapshot(10, 100), Snapshot(20, 200)])
+    fed(fold, as_entry(WHOLE, 10), as_entry(snapshot, 20), a_change(21))
+    assert fold.checked == [Checked(20, column)]
+    assert state_of(fold.changes[1]) == snapshot
+    assert fold.changes[2].partition_epoch == snapshot.partition_epoch + 1
