@@ -115,6 +115,20 @@ def test_a_link_as_full_as_it_may_be_holds() -> None:
     assert tried(throttle=1, link=0.9, end_ms=None).verdict is Verdict.TOO_HIGH, "slower does not help it end"
 
 
+@pytest.mark.parametrize(
+    ("warnings", "why"),
+    [
+        ((), "never ends: not within the rehearsal"),
+        (("broker 3: its disks are over their capacity",), "never ends: not within the rehearsal"),
+        (("broker 3: its disks are over their capacity", "never ends: a", "never ends: b"), "never ends: a"),
+    ],
+)
+def test_what_never_ends_says_why_where_that_is_warned_of(warnings: tuple[str, ...], why: str) -> None:
+    found = {**summary(end_ms=None, link=0.1), "warnings": warnings}
+    row = judge(Setting(1, 0), found, max_link=0.8, before=NO_HARM)
+    assert (row.verdict, row.why, row.warnings) == (Verdict.TOO_LOW, why, warnings)
+
+
 #: tries, each better than those after it
 RANKED = [
     tried(throttle=30, batch=1, end_ms=500),
