@@ -81,8 +81,7 @@ class Process(ABC):
         return True
 
     def start(self, row: LaneRow) -> None:
-        """The process starts: it leads nothing; its ticks are computed when it wrote none."""
-        self._process_ended(row.ts)
+        """The process starts: the one before is gone. Its ticks are computed when it wrote none."""
         self._run_end = row.run_end
         if row.run > 0:
             self._aliveness.dead.clear()  # its own view, which it begins without

@@ -63,8 +63,8 @@ def test_a_throttle_is_to_blame_only_where_it_is_that_of_the_copy(limits: dict[s
 
 def test_the_first_of_many_is_named_and_those_that_catch_up_are_none() -> None:
     """The same partition goes to two brokers from two leaders: each copy has limits of its own."""
-    others = [copy(0, takes_s=9.0), copy(3), copy(1, follower=OTHER, leader=FOLLOWER), copy(1)]
-    on = stage(*others, other=FOLLOWS)
+    others = [copy(0, leader=OTHER, takes_s=9.0), copy(3), copy(1, follower=OTHER, leader=FOLLOWER), copy(1)]
+    on = stage(*others, other=LEADS)
     assert stuck(on) == [(TopicPartition("t", n), to) for n, to in ((1, FOLLOWER), (1, OTHER), (3, FOLLOWER))]
     assert said(on) == [f"{NEVER_ENDS}3 copies, among them t-1 to broker 2: {FULL}"]
     assert said(stage(copy(0, takes_s=9.0))) == []

@@ -117,10 +117,13 @@ ENDS = [
 ]
 
 
+@pytest.mark.parametrize("next_rows", [(), ((60_000, "start", {}), (60_001, "follower", {"epoch": 1}))], ids=len)
 @pytest.mark.parametrize(("end", "kinds"), [c[1:] for c in ENDS], ids=[c[0] for c in ENDS])
-def test_a_change_that_was_not_emitted(end: int, kinds: list[str]) -> None:
+def test_a_change_that_was_not_emitted(end: int, kinds: list[str], next_rows: tuple[Any, ...]) -> None:
+    """Whether or not another process follows."""
     start = (5, "start", {"value": "5", "run_ticks": 1, "run_end": end})
-    said = outcomes(rows(start, LAG, LEADER, APPEND, (1500, "tick", {})))
+    next_process = [row._replace(seq=row.seq + 100) for row in rows(*next_rows, run=60_000)]
+    said = outcomes([*rows(start, LAG, LEADER, APPEND, (1500, "tick", {})), *next_process])
     assert [o.kind for o in of(said, "missing", "spurious", "refused")] == kinds
 
 

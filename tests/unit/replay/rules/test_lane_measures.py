@@ -10,7 +10,7 @@ import pytest
 from broker_sim.replay.rows import ALIVENESS_RUN, RULES_OFF, LaneRow, Outcome
 from broker_sim.replay.rules.lane import Lane
 from controller.wire.types import BrokerId
-from tests.unit.replay.rules.lanes import LAG, LEADS, MIN_ISR, Told, append, fetch, said
+from tests.unit.replay.rules.lanes import LAG, LEADS, MIN_ISR, Told, announced, append, fed, fetch, said
 
 
 def measured(outcomes: list[Outcome], measure: str) -> list[tuple[int | None, ...]]:
@@ -182,3 +182,28 @@ def test_what_is_of_an_older_epoch_ends_no_leadership(ev: str, epoch: int | None
         lane.feed(LaneRow(run=5, seq=seq, ts=ts, ev=name, **columns))
     assert (lane.led is not None) is leads
     assert lane.led is None or lane.led.epoch == max(3, epoch or 0)
+
+
+@pytest.mark.parametrize(("run", "leads"), [(5, True), (9, False)])
+def test_another_process_leads_nothing_though_its_start_is_not_heard_of(run: int, leads: bool) -> None:
+    lane = fed(LAG, LEADS, fetch(11, 2, 0, 0), append(20, 1))
+    lane.feed(LaneRow(run=run, seq=9, ts=5_000, ev="append", leo=2, bytes=100))
+    assert (lane.led is not None) is leads
+    assert [o.ts for o in lane.outcomes if o.kind == "leader_down"] == ([] if leads else [20]), "the last heard of it"
+
+
+@pytest.mark.parametrize(("runs", "is_let_in"), [((5, 9), True), ((0, 0), False)], ids=["known", "not known"])
+def test_a_new_process_has_its_own_view_of_who_lives(runs: tuple[int, int], is_let_in: bool) -> None:
+    """It takes nobody for dead whom it was not told of; rows of which no process is known go on with what was."""
+    lane = Lane(broker=BrokerId(1))
+    lane.feed(announced(500, "broker_down", 3))
+    leads_again = {**LEADS[2], "epoch": 1, "isr": [1, 2], "zk_version": 1}
+    first = (LAG, LEADS, fetch(11, 2, 0, 0), fetch(510, 2, 0, 0))
+    second: tuple[Told, ...] = (
+        (600, "start", {"run_ticks": 1}), LAG, (610, "leader", leads_again), fetch(620, 3, 0, 0),
+    )  # fmt: skip
+    for run, rows in zip(runs, (first, second), strict=True):
+        for ts, ev, columns in rows:
+            lane.feed(LaneRow(run=run, seq=ts, ts=max(ts, 600 if rows is second else 0), ev=ev, **columns))
+    lane.feed(LaneRow(run=runs[1], seq=630, ts=630, ev="fetch", replica=3, offset=0, leo=0, err=0, epoch=1))
+    assert lane.led is not None and (3 in lane.led.isr) is is_let_in
