@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -313,7 +314,7 @@ WHOLE = State(
     elr=(3,), last_known_elr=(2,), recovering=False,
 )  # fmt: skip
 #: column -> what it may become; an empty list says that there are none, None that they are as before
-OTHERWISE = {
+OTHERWISE: dict[str, Any] = {
     "leader": 2,
     "isr": (1,),
     "replicas": (4, 3, 2, 1),
