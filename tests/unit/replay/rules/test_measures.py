@@ -150,6 +150,7 @@ def test_what_a_sitting_leader_hears_from_the_controller_can_end_a_stall() -> No
     outcomes: list[Outcome] = []
     measures = Measures(outcomes)
     measures.led(partition(12, 10), 100, took_over=True)
+    measures.settle(partition(12, 10))
     measures.led(partition(12, 12), 200, took_over=False)
     measures.stopped(partition(12, 12), 300)
     assert [(o.left_ms, o.joined_ms) for o in outcomes] == [(100, 200)]
