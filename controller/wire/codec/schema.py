@@ -79,12 +79,10 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 def _plain_default(field: Any, kind: str, *, array: bool, nullable: bool) -> Any:
     if field.default is not dataclasses.MISSING:
         return _as_plain_value(field.default)
-    if kind == "datetime_i64" and nullable:
-        return -1
-    if nullable and kind != "uuid":
-        return None
     if array:
-        return ()
+        return None if nullable else ()
+    if nullable and kind != "uuid":
+        return -1 if kind == "datetime_i64" else None
     empty = {"string": "", "bytes": b"", "records": b"", "bool": False, "float64": 0.0, "uuid": ZERO_UUID}
     return {} if kind == "struct" else empty.get(kind, 0)
 
