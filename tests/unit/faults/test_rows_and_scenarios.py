@@ -55,6 +55,35 @@ def test_an_error_has_a_name_or_a_number() -> None:
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize(
+    ("client", "client_id", "expected"),
+    [
+        (None, None, True),
+        (None, "a", True),
+        ("*", None, True),
+        ("a*", None, False),
+        ("a*", "ab", True),
+        ("a", "A", False),
+    ],
+)
+@pytest.mark.parametrize(("sender", "met"), [(None, True), (1, True), (2, False)])
+def test_whose_requests_a_row_is_about(
+    client: str | None, client_id: str | None, expected: bool, sender: int | None, met: bool
+) -> None:
+    row = parse_row({"fault": "api", "api": "Fetch", "action": "drop", "client": client, "sender": sender})
+    assert isinstance(row, ApiFault)
+    assert row.is_from(1, client_id) is (expected and met)
+    assert row.is_from(None, client_id) is (expected and sender is None)
+
+
+def test_brokers_have_one_order_and_no_repetition_in_a_row_and_in_what_is_told_of_it() -> None:
+    row = parse_row({"fault": "kill", "broker": [3, 1, 3], "id": "a", "from_ms": 1, "until_ms": 2})
+    assert row == parse_row({"fault": "kill", "broker": (1, 3), "id": "a", "from_ms": 1, "until_ms": 2})
+    assert row.about() == {"broker": [1, 3]}
+    api = parse_row({"fault": "api", "api": "Fetch", "action": "drop", "rack": "a", "client": None, "nth": 2})
+    assert api.about() == {"api": "Fetch", "action": "drop", "rack": "a", "nth": 2}
+
+
 REFUSED_ROWS = [
     ("a kind that is none", {"fault": "rust"}, "fault: 'rust' does not exist; there are pause_replication"),
     ("no kind", {}, "fault: is missing"),
@@ -68,6 +97,14 @@ REFUSED_ROWS = [
     ("an unknown error", {"fault": "api", "api": "Fetch", "action": "error", "error_code": "X"}, "no error.*'X'"),
     ("a chance above 1", {"fault": "api", "api": "Fetch", "action": "drop", "chance": 2}, "chance: .*less than"),
     ("a partition of no topic", {"fault": "pause_replication", "partition": 1}, "partition needs topic"),
+    (
+        "a number as an API",
+        {"fault": "api", "api": 5, "action": "drop"},
+        "^api: Input should be a valid string; got 5$",
+    ),
+    ("a word among brokers", {"fault": "kill", "broker": [1, "x"]}, "^broker: .*valid integer.*'x'"),
+    ("a column that is missing", {"fault": "fail_log_dir"}, "^log_dir: Field required$"),
+    ("a kind that is a list", {"fault": ["kill"]}, "^fault: "),
     ("an end before the begin", {"fault": "kill", "from_ms": 5, "until_ms": 5}, "until_ms 5 must be after"),
 ]
 
@@ -81,6 +118,15 @@ def test_a_wrong_row_is_refused_with_what_is_allowed(_: str, columns: dict[str, 
 def test_an_id_is_there_once() -> None:
     with pytest.raises(FaultError, match="line 2: id: 'a' is there twice"):
         decode('{"fault":"kill","id":"a"}\n{"fault":"stop","id":"a"}')
+
+
+def test_comments_and_blank_lines_of_a_file_count_as_lines_only() -> None:
+    assert decode('# a\n\n  # {"fault"\n \t\n{"fault":"kill"}\n{"fault":"kill"}\n') == (Kill(), Kill())
+    with pytest.raises(FaultError, match="line 3: fault: 'rust'"):
+        decode('# a\n\n{"fault":"rust"}')
+    for text in ("x", "[]", '"kill"', "1", "[" * 100_000):
+        with pytest.raises(FaultError, match="line 2: not a JSON object"):
+            decode(f"#\n{text}")
 
 
 def test_every_kind_survives_its_file() -> None:
@@ -131,6 +177,26 @@ def test_json_is_a_scenario_too_and_an_end_cuts() -> None:
     assert [(s.at_ms, s.end_ms) for s in plan.steps] == [(0, 5_000)]
 
 
+def test_where_other_parts_may_stand_beside_the_faults_may_be_left_out() -> None:
+    assert scenario.parse("load: {}\nend: 5s", beside=("load",)) == scenario.Scenario(steps=(), length_ms=5_000)
+    assert scenario.parse("load: {}", beside=("load",)) == scenario.Scenario(steps=(), length_ms=0)
+    with pytest.raises(FaultError, match=r"'load' is not known; there are faults, end \(with others, kwob scenario"):
+        scenario.parse("load: {}")
+
+
+def test_an_expired_session_lasts_as_long_as_it_says() -> None:
+    plan = scenario.parse("faults: [{fault: expire_session, for: 2s}, {fault: stop, for: 3s}, {fault: kill, at: 1}]")
+    assert [(s.at_ms, s.end_ms) for s in plan.steps] == [(0, 2_000), (0, 3_000), (1_000, 3_000)]
+
+
+def test_as_many_faults_as_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scenario, "MAX_ROWS", 2)
+    fault = "\n- {fault: stop, for: 1s}"
+    assert len(scenario.parse("faults:" + 2 * fault).steps) == 2
+    with pytest.raises(FaultError, match="3 faults; allowed are 2"):
+        scenario.parse("faults:" + 3 * fault)
+
+
 REFUSED = [
     ("nothing", "", "is empty"),
     ("no YAML", "faults: [", "line 1: not YAML"),
@@ -146,6 +212,19 @@ REFUSED = [
     ("a key twice", "faults:\n- fault: kill\n  at: 1\n  at: 2", "line 4: 'at' is there twice"),
     ("something deeper", "faults:\n- fault: kill\n  broker: [[1]]", "line 3: expected a value or a list"),
     ("a fault with no time left", "faults:\n- {fault: kill, at: 3s}", "line 2, fault 1: begins at 3s.*give it `for`"),
+    ("no YAML further down", "faults:\n- fault: kill\n  at: [\nend: 5s", "line 4: not YAML"),
+    ("no time at all", "faults:\n- fault: kill\n  for: 0s", "line 2, fault 1: for: must be longer than 0"),
+    (
+        "a column that is missing",
+        "faults:\n- fault: stop\n- fault: fail_log_dir",
+        "line 3, fault 2: log_dir: Field requ",
+    ),
+    ("a mapping as a value", "faults:\n- fault: kill\n  broker: {1: 2}", "line 3: expected a value or a list"),
+    ("a day that is none", "faults:\n- fault: kill\n  rack: 2020-13-45", "line 3: month must be in"),
+    ("a key that is a list", "faults:\n- fault: kill\n  [a]: 1", "line 3, fault 1: .: kill has no such column"),
+    ("an end that is none", "faults:\n- fault: kill\nend: late", "line 3: end: 'late' is no time"),
+    ("an end before the begin", "end: 2s\nfaults:\n- {fault: kill, at: 2s}", "begins at 2s, when the scenario ends"),
+    ("a fault after the last end", "faults: [{fault: stop, for: 2}, {fault: kill, at: 3}]", "begins at 3s.*(3s)"),
     ("an alias bomb", "faults: &a [*a]", "line 1: "),
 ]
 
