@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from controller.local import cluster, status
-from controller.local.cluster_file import BrokerRow, ClusterRow, write_cluster
+from controller.local.cluster_file import BrokerRow, ClusterRow, ControllerRow, write_cluster
 from controller.local.fault_file import write_faults
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, FailLogDir
+from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication
 from controller.wire.types import Broker, BrokerId, Endpoint
 
 
@@ -54,3 +56,110 @@ def test_a_broker_that_has_halted_in_a_process_that_it_shares_is_not_said_to_run
                 "broker 2 has halted, since all its log directories fail; its process runs on; "
                 f"next: kwob fault clear f1 f2 --data {tmp_path}"
             ]
+
+
+HERE = os.getpid()
+
+
+def registered(broker_id: int, rack: str | None = None) -> Broker:
+    endpoints = tuple(Endpoint(host=f"h{nth}", port=broker_id) for nth in (1, 2))
+    return Broker(broker_id=BrokerId(broker_id), endpoints=endpoints, rack=rack)
+
+
+def cluster_of(
+    folder: Path, zookeeper: str, *, controllers: dict[int, int | None], brokers: dict[int, int | None]
+) -> None:
+    """Writes its file: who is there, with the id of its process."""
+    rows = [BrokerRow(id=n, pid=pid, rack="a", listener=f"h:{n}", log_dirs=["/a"]) for n, pid in brokers.items()]
+    offices = [ControllerRow(id=n, pid=pid) for n, pid in controllers.items()]
+    write_cluster(folder, ClusterRow(bootstrap="h:1", zookeeper=zookeeper, controllers=offices, brokers=rows))
+
+
+def zookeeper_says(monkeypatch: pytest.MonkeyPatch, active: int | None, brokers: Sequence[Broker]) -> list[str]:
+    """What stands in for it; the addresses that are asked."""
+    asked: list[str] = []
+
+    async def answers(zookeeper: str, _: str) -> status._Told:
+        asked.append(zookeeper)
+        return status._Told(active=active, brokers={b.broker_id: b for b in brokers}, throttles=[])
+
+    monkeypatch.setattr(status, "_from_zookeeper", answers)
+    return asked
+
+
+@pytest.mark.parametrize("active", [901, 902, 903, None])
+def test_what_runs_is_held_against_what_zookeeper_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], active: int | None
+) -> None:
+    """Broker 2 runs unregistered, 3 is down, and 7 and 5 are of somebody else; 902 is down, 903 not of this folder."""
+    now = status.now_ms()
+    write_faults(
+        tmp_path / FAULT_FILE,
+        [
+            PauseReplication(id="a"),
+            PauseReplication(id="b", until_ms=now - 1),
+            PauseReplication(id="c", from_ms=2 * now),
+        ],
+    )
+    asked = zookeeper_says(monkeypatch, active, [registered(7, "b"), registered(1), registered(5)])
+    with socket.create_server(("127.0.0.1", 0)) as zookeeper:
+        address = f"127.0.0.1:{zookeeper.getsockname()[1]}/chroot"
+        cluster_of(tmp_path, address, controllers={901: HERE, 902: None}, brokers={1: HERE, 2: HERE, 3: None})
+        found = status.status(tmp_path)
+        code = status.main(["--data", str(tmp_path), "--json"])
+    assert asked == [address] * 2
+    assert {c.id: c.active for c in found.controllers} == {901: active == 901, 902: False}
+    lonely = ["no controller is active: leaders, topics and ISRs cannot change"] if active is None else []
+    assert found.problems == [*lonely, "broker 2 runs and is not registered: the controller takes it for dead"]
+    assert found.others == [
+        BrokerRow(id=5, pid=None, rack=None, listener="h1:5", log_dirs=[]),
+        BrokerRow(id=7, pid=None, rack="b", listener="h1:7", log_dirs=[]),
+    ]
+    assert (found.faults, code) == (1, status.EXIT_FAILED)
+    assert json.loads(capsys.readouterr().out) == json.loads(found.to_json())
+
+
+def test_a_cluster_that_is_well_and_one_that_is_down_have_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = zookeeper_says(monkeypatch, 901, [registered(1)])
+    with socket.create_server(("127.0.0.1", 0)) as zookeeper:
+        address = f"127.0.0.1:{zookeeper.getsockname()[1]}"
+        cluster_of(tmp_path, address, controllers={901: HERE}, brokers={1: HERE})
+        assert status.main(["--data", str(tmp_path), "--json"]) == 0
+        assert set(json.loads(capsys.readouterr().out)) == set(ClusterRow.model_fields)
+    assert len(asked) == 1
+    for controllers, brokers in (({901: HERE}, {1: None}), ({901: None}, {1: HERE})):
+        cluster_of(tmp_path, address, controllers=controllers, brokers=brokers)
+        (problem,) = status.status(tmp_path).problems
+        assert problem.startswith(f"ZooKeeper at {address} does not answer")
+    cluster_of(tmp_path, address, controllers={901: None}, brokers={1: None})
+    assert status.main(["--data", str(tmp_path)]) == 0
+    assert len(asked) == 1
+
+
+def test_each_process_is_told_with_its_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row = status.StatusRow(
+        bootstrap="h:1",
+        zookeeper="z:2",
+        controllers=[
+            ControllerRow(id=901, pid=11, active=True),
+            ControllerRow(id=902, pid=12),
+            ControllerRow(id=903, pid=None),
+        ],
+        brokers=[
+            BrokerRow(id=1, pid=21, rack="a", listener="h:1", log_dirs=[str(tmp_path / "one"), "/two"]),
+            BrokerRow(id=2, pid=None, rack=None, listener="h:2", log_dirs=[]),
+        ],
+        others=[BrokerRow(id=3, pid=None, rack=None, listener="h:3", log_dirs=[])],
+    )
+    status.show(row, tmp_path)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[4:] == [
+        "controller 901 11 active",
+        "controller 902 12 standby",
+        "controller 903 - not running",
+        "broker 1 21 running a h:1 one, /two",
+        "broker 2 - not running h:2",
+        "broker 3 - not of kwob up h:3",
+    ]
