@@ -12,7 +12,8 @@ import pytest
 
 from controller.local import cluster, status
 from controller.local.cluster_file import BrokerRow, ClusterRow, ControllerRow, write_cluster
-from controller.local.fault_file import write_faults
+from controller.local.fault_file import now_ms, write_faults
+from controller.local.flags import EXIT_FAILED
 from controller.local.plan import plan_cluster
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication
 from controller.wire.types import Broker, BrokerId, Endpoint
@@ -92,7 +93,7 @@ def test_what_runs_is_held_against_what_zookeeper_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], active: int | None
 ) -> None:
     """Broker 2 runs unregistered, 3 is down, and 7 and 5 are of somebody else; 902 is down, 903 not of this folder."""
-    now = status.now_ms()
+    now = now_ms()
     write_faults(
         tmp_path / FAULT_FILE,
         [
@@ -115,7 +116,7 @@ def test_what_runs_is_held_against_what_zookeeper_says(
         BrokerRow(id=5, pid=None, rack=None, listener="h1:5", log_dirs=[]),
         BrokerRow(id=7, pid=None, rack="b", listener="h1:7", log_dirs=[]),
     ]
-    assert (found.faults, code) == (1, status.EXIT_FAILED)
+    assert (found.faults, code) == (1, EXIT_FAILED)
     assert json.loads(capsys.readouterr().out) == json.loads(found.to_json())
 
 

@@ -69,10 +69,10 @@ SHAPES = ("one", "nullable", "array", "nullable array")
 def message(kind: str, shape: str, *, flexible: bool, tag: int | None = None) -> Any:
     """A schema with a field of that kind between two of fixed size."""
     inner: Any = (FlexibleInner if flexible else Inner) if kind == "struct" else object
-    hint = tuple[inner, ...] if "array" in shape else inner  # type: ignore[valid-type]
+    hint = tuple[inner, ...] if "array" in shape else inner
     metadata = {"kafka_type": kind} | ({} if tag is None else {"tag": tag})
     number = {"kafka_type": "int16"}
-    made = dataclasses.make_dataclass(
+    made: Any = dataclasses.make_dataclass(
         "Example",
         [
             ("before", int, dataclasses.field(metadata=number)),
