@@ -50,12 +50,18 @@ class FetchContext:
 class _Session:
     session_id: int
     is_from_follower: bool
+    created_ms: int
     last_used_ms: int
     epoch: int = 1
     #: never changed: another one takes its place, since a request that waits reads those of its time
     partitions: Mapping[TopicPartition, FetchPartition] = field(default_factory=dict)
     #: partition -> (high watermark, log start offset) as last sent; nothing after an error, so that the next is sent.
     sent: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """A follower's is worth more than any client's, and of these one of more partitions."""
+        return self.is_from_follower, len(self.partitions)
 
     def update(self, partitions: Mapping[TopicPartition, FetchPartition], forgotten: Sequence[TopicPartition]) -> None:
         if not partitions and not forgotten:
@@ -98,7 +104,12 @@ class _Session:
 
 
 class FetchSessionCache:
-    """The sessions of one broker: at most `slots`. One idle for `eviction_ms` gives way, and clients to followers."""
+    """The sessions of one broker: at most `slots`.
+
+    When they are taken, one idle for `eviction_ms` gives way to a new one. Else the least of those that may go: first
+    clients', then of few partitions, if the new one is worth more; clients' to followers', and to all what is old.
+    Source: Kafka 3.9 `FetchSessionCache.tryEvict`, `touch`.
+    """
 
     def __init__(self, rng: random.Random, *, slots: int = 1_000, eviction_ms: int = 120_000) -> None:
         self._rng, self._slots, self._eviction_ms = rng, slots, eviction_ms
@@ -150,24 +161,36 @@ class FetchSessionCache:
     def _create(
         self, partitions: Mapping[TopicPartition, FetchPartition], *, is_from_follower: bool, now_ms: int
     ) -> _Session | None:
-        if not partitions or (len(self._sessions) >= self._slots and not self._evict(is_from_follower, now_ms)):
+        if not partitions or (
+            len(self._sessions) >= self._slots and not self._evict((is_from_follower, len(partitions)), now_ms)
+        ):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, _LAST_EPOCH)
-        session = _Session(session_id=session_id, is_from_follower=is_from_follower, last_used_ms=now_ms)
+        session = _Session(
+            session_id=session_id, is_from_follower=is_from_follower, created_ms=now_ms, last_used_ms=now_ms
+        )
         session.update(partitions, ())
         self._sessions[session_id] = session
         return session
 
-    def _evict(self, is_from_follower: bool, now_ms: int) -> bool:
-        for session in self._sessions.values():
-            is_idle = now_ms - session.last_used_ms > self._eviction_ms
-            if is_idle or (is_from_follower and not session.is_from_follower):
-                del self._sessions[session.session_id]
-                self.evictions += 1
-                return True
-        return False
+    def _evict(self, worth: tuple[bool, int], now_ms: int) -> bool:
+        """Makes room for a session worth that much (see `_Session.worth`). False when all are to stay."""
+        gone = next((s for s in self._sessions.values() if now_ms - s.last_used_ms > self._eviction_ms), None)
+        if gone is None:
+            may_go = [session for session in self._sessions.values() if self._may_go(session, worth)]
+            gone = min(may_go, key=lambda session: (session.worth, session.session_id), default=None)
+        if gone is None:
+            return False
+        del self._sessions[gone.session_id]
+        self.evictions += 1
+        return True
+
+    def _may_go(self, session: _Session, worth: tuple[bool, int]) -> bool:
+        was_old = session.last_used_ms - session.created_ms > self._eviction_ms
+        is_for_follower, _ = worth
+        return session.worth < worth and (was_old or (is_for_follower and not session.is_from_follower))
 
     def _continue(
         self,

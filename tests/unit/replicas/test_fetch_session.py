@@ -59,6 +59,8 @@ CHANGES = [
     pytest.param(FetchResult(high_watermark=6, log_start_offset=0), True, id="another high watermark"),
     pytest.param(FetchResult(high_watermark=5, log_start_offset=1), True, id="another log start"),
     pytest.param(FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), True, id="an error"),
+    pytest.param(FetchResult(high_watermark=5, log_start_offset=0, preferred_read_replica=2), True, id="who to ask"),
+    pytest.param(FetchResult(high_watermark=5, log_start_offset=0, preferred_read_replica=0), True, id="to ask 0"),
 ]
 
 
@@ -77,6 +79,23 @@ def test_after_an_error_the_partition_is_sent_again() -> None:
     session_id = opened(sessions, [A])
     ask(sessions, session_id, 1).answer({A: FetchResult(error=ErrorCode.KAFKA_STORAGE_ERROR)})
     assert list(ask(sessions, session_id, 2).answer({A: QUIET}).partitions) == [A]
+
+
+def test_an_error_in_the_first_answer_is_no_answer() -> None:
+    sessions = cache()
+    failed = FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=5, log_start_offset=0)
+    session_id = ask(sessions, 0, 0, [A, B]).answer({A: QUIET, B: failed}).session_id
+    healed = {A: QUIET, B: QUIET}
+    assert list(ask(sessions, session_id, 1).answer(healed).partitions) == [B]
+    assert list(ask(sessions, session_id, 2).answer(healed).partitions) == []
+
+
+def test_a_new_session_takes_the_place_of_the_one_that_its_request_names() -> None:
+    sessions = cache(slots=1)
+    before = opened(sessions)
+    after = ask(sessions, before, 0, [C]).answer({C: QUIET}).session_id
+    assert after not in (0, before) and (len(sessions), sessions.evictions, sessions.partitions) == (1, 0, 1)
+    assert ask(sessions, 0, 0).answer({}).session_id == 0, "there is nothing to ask for"
 
 
 def test_a_partition_with_records_is_read_last_next_time() -> None:
@@ -107,7 +126,9 @@ def test_a_request_of_no_such_session_is_refused(session_id: Any, epoch: Any, ex
     known = opened(sessions)
     context = ask(sessions, known if session_id is None else session_id, epoch)
     assert (context.error, context.partitions) == (expected, {})
-    assert context.answer({}).session_id == 0
+    assert context.answer({A: NEWER}) == (expected, 0, {})
+    answer = ask(sessions, known, 1).answer({A: NEWER, B: QUIET})
+    assert (answer.error, list(answer.partitions)) == (ErrorCode.NONE, [A]), "the session is as it was"
 
 
 def test_a_sessionless_request_closes_the_session_it_names() -> None:
@@ -130,6 +151,50 @@ def test_a_follower_takes_the_place_of_a_client() -> None:
     assert opened(sessions, follower=True) != 0
     assert ask(sessions, client, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert opened(sessions, follower=True) == 0
+
+
+#: what, the sessions of a full cache (of a follower?, partitions, times of use), who comes at 300 s (of a follower?,
+#: partitions), whose place it takes. Source: Kafka 3.9 `FetchSessionCache.tryEvict`, `touch`.
+CLIENT, FOLLOWER, LATE = False, True, 300_000
+EVICTIONS: list[tuple[str, list[tuple[bool, int, list[int]]], tuple[bool, int], int | None]] = [
+    ("who is idle for longest", [(CLIENT, 1, [5]), (CLIENT, 1, [4]), (CLIENT, 1, [6])], (CLIENT, 1), 1),
+    ("an idle follower, even a client's", [(FOLLOWER, 3, [179_999]), (CLIENT, 1, [200_000])], (CLIENT, 1), 0),
+    ("nobody's just before", [(FOLLOWER, 3, [180_000]), (FOLLOWER, 1, [200_000])], (CLIENT, 9), None),
+    ("idle is who was not used, however old", [(CLIENT, 1, [1, 290_000]), (CLIENT, 1, [2])], (CLIENT, 1), 1),
+    ("the smallest client's, a follower's", [(CLIENT, 3, [200_000]), (CLIENT, 2, [250_000])], (FOLLOWER, 1), 1),
+    ("no young follower's", [(FOLLOWER, 1, [200_000]), (FOLLOWER, 2, [200_001])], (FOLLOWER, 3), None),
+    ("no young client's, a client's", [(CLIENT, 1, [200_000]), (CLIENT, 2, [200_001])], (CLIENT, 3), None),
+    ("a smaller one that is old, and used", [(CLIENT, 2, [1, 290_000]), (CLIENT, 1, [280_000])], (CLIENT, 3), 0),
+    ("none as large", [(CLIENT, 2, [1, 290_000]), (CLIENT, 1, [280_000])], (CLIENT, 2), None),
+    ("none that was young at its last use", [(CLIENT, 1, [170_000, 290_000])], (CLIENT, 2), None),
+    ("one that was not", [(CLIENT, 1, [169_999, 290_000])], (CLIENT, 2), 0),
+    ("a smaller old follower's, a follower's", [(FOLLOWER, 2, [1, 290_000])], (FOLLOWER, 3), 0),
+    ("no old follower's, a client's", [(FOLLOWER, 1, [1, 290_000])], (CLIENT, 3), None),
+    ("a client's before a follower's", [(FOLLOWER, 1, [1, 290_000]), (CLIENT, 3, [280_000])], (FOLLOWER, 2), 1),
+]
+
+
+@pytest.mark.parametrize(("_", "there", "comes", "gone"), EVICTIONS, ids=[row[0] for row in EVICTIONS])
+def test_whose_place_is_taken_in_a_full_cache(_: str, there: Any, comes: Any, gone: int | None) -> None:
+    sessions = cache(slots=len(there))
+    uses = sorted((at, number, epoch) for number, (_, _, times) in enumerate(there) for epoch, at in enumerate(times))
+    ids: dict[int, int] = {}
+    for at, number, epoch in uses:
+        if epoch:
+            assert ask(sessions, ids[number], epoch, now_ms=at).error is ErrorCode.NONE
+        else:
+            is_follower, size, _ = there[number]
+            ids[number] = opened(sessions, (A, B, C)[:size], follower=is_follower, now_ms=at)
+    is_follower, size = comes
+    partitions = [TopicPartition("u", number) for number in range(size)]
+    assert (opened(sessions, partitions, follower=is_follower, now_ms=LATE) != 0) == (gone is not None)
+    answers = {n: ask(sessions, session_id, len(there[n][2])).error for n, session_id in ids.items()}
+    assert answers == {
+        n: ErrorCode.FETCH_SESSION_ID_NOT_FOUND if n == gone else ErrorCode.NONE for n in range(len(there))
+    }
+    assert (len(sessions), sessions.evictions) == (len(there), int(gone is not None))
+    sizes = [size for n, (_, size, _) in enumerate(there) if n != gone]
+    assert sessions.partitions == sum(sizes) + (len(partitions) if gone is not None else 0)
 
 
 def test_epochs_wrap_to_one() -> None:
