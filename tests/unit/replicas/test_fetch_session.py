@@ -15,6 +15,7 @@ from controller.wire.types import TopicPartition
 A, B, C = (TopicPartition("t", number) for number in range(3))
 WANTED = FetchPartition(fetch_offset=0, max_bytes=100)
 QUIET = FetchResult(high_watermark=5, log_start_offset=0)
+FAILED = FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=5, log_start_offset=0)
 NEWER = FetchResult(high_watermark=6, log_start_offset=0, records=b"x")
 
 
@@ -59,6 +60,7 @@ CHANGES = [
     pytest.param(FetchResult(high_watermark=6, log_start_offset=0), True, id="another high watermark"),
     pytest.param(FetchResult(high_watermark=5, log_start_offset=1), True, id="another log start"),
     pytest.param(FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), True, id="an error"),
+    pytest.param(FAILED, True, id="an error, the offsets as they were"),
     pytest.param(FetchResult(high_watermark=5, log_start_offset=0, preferred_read_replica=2), True, id="who to ask"),
     pytest.param(FetchResult(high_watermark=5, log_start_offset=0, preferred_read_replica=0), True, id="to ask 0"),
 ]
@@ -83,8 +85,7 @@ def test_after_an_error_the_partition_is_sent_again() -> None:
 
 def test_an_error_in_the_first_answer_is_no_answer() -> None:
     sessions = cache()
-    failed = FetchResult(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=5, log_start_offset=0)
-    session_id = ask(sessions, 0, 0, [A, B]).answer({A: QUIET, B: failed}).session_id
+    session_id = ask(sessions, 0, 0, [A, B]).answer({A: QUIET, B: FAILED}).session_id
     healed = {A: QUIET, B: QUIET}
     assert list(ask(sessions, session_id, 1).answer(healed).partitions) == [B]
     assert list(ask(sessions, session_id, 2).answer(healed).partitions) == []
@@ -95,14 +96,23 @@ def test_a_new_session_takes_the_place_of_the_one_that_its_request_names() -> No
     before = opened(sessions)
     after = ask(sessions, before, 0, [C]).answer({C: QUIET}).session_id
     assert after not in (0, before) and (len(sessions), sessions.evictions, sessions.partitions) == (1, 0, 1)
-    assert ask(sessions, 0, 0).answer({}).session_id == 0, "there is nothing to ask for"
 
 
-def test_a_partition_with_records_is_read_last_next_time() -> None:
+def test_who_asks_for_nothing_gets_no_session() -> None:
     sessions = cache()
-    session_id = opened(sessions)
-    ask(sessions, session_id, 1).answer({A: FetchResult(high_watermark=6, log_start_offset=0, records=b"x"), B: QUIET})
-    assert list(ask(sessions, session_id, 2).partitions) == [B, A]
+    assert ask(sessions, 0, 0).answer({}).session_id == len(sessions) == 0
+
+
+@pytest.mark.parametrize("with_records", [{A}, {B}, {C}, {A, B}, {A, C}, {A, B, C}, set()])
+def test_partitions_with_records_are_read_last_next_time(with_records: set[TopicPartition]) -> None:
+    """What is new in another way, or an error, leaves the order as it is."""
+    sessions = cache()
+    session_id = opened(sessions, [A, B, C])
+    others = dict(zip((A, B, C), (FetchResult(high_watermark=7, log_start_offset=1), FAILED, QUIET), strict=True))
+    context = ask(sessions, session_id, 1)
+    context.answer({tp: NEWER if tp in with_records else others[tp] for tp in context.partitions})
+    later = list(ask(sessions, session_id, 2).partitions)
+    assert later == [tp for tp in (A, B, C) if tp not in with_records] + sorted(with_records)
 
 
 def test_forgotten_partitions_go_and_named_ones_are_added() -> None:
@@ -212,6 +222,10 @@ def test_a_request_that_waits_reads_what_was_asked_for_when_it_came() -> None:
     ask(sessions, session_id, 2, partitions=[C], forgotten=[A]).answer({B: NEWER})
     assert list(waiting.partitions) == [A, B]
     assert list(ask(sessions, session_id, 3).partitions) == [C, B]
+    waiting.answer({A: NEWER, B: NEWER})
+    again = ask(sessions, session_id, 4, partitions=[A])
+    assert list(again.partitions) == [C, B, A]
+    assert A in again.answer({A: NEWER._replace(records=b"")}).partitions, "what was forgotten meanwhile is unheard of"
 
 
 @pytest.mark.parametrize("seed", range(10))
