@@ -73,6 +73,17 @@ def test_all_of_it_is_written(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["f"]
 
 
+@pytest.mark.usefixtures("at_a_time")
+@pytest.mark.parametrize("left", [b"", b"x", b"0123456789" * 9])
+def test_what_a_kill_left_of_an_earlier_write_is_not_in_the_next(tmp_path: Path, left: bytes) -> None:
+    path = tmp_path / "f"
+    for write in (checkpoints.write_atomically, Files().replace):
+        for sync in (False, True):
+            (tmp_path / "f.tmp").write_bytes(left)
+            write(path, b"abc", sync=sync)
+            assert path.read_bytes() == b"abc" and [p.name for p in tmp_path.iterdir()] == ["f"]
+
+
 def test_files_are_for_their_owner_to_write_and_each_operation_is_asked_for(tmp_path: Path) -> None:
     asked: list[tuple[str, str]] = []
     files = Files(lambda operation, path: asked.append((operation, path.name)))
