@@ -70,6 +70,40 @@ def test_a_state_is_written_under_its_version(
     run_world(1, scenario)
 
 
+@pytest.mark.parametrize("data", [b"", b"x", b"{}", b'{"leader": 1, "leader_epoch": 3, "isr": [1]}'])
+def test_what_is_no_state_is_no_lost_write_of_ours(data: bytes) -> None:
+    async def scenario(world: World) -> None:
+        zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
+        await zk.open()
+        await zk.perform([Create(path) for path in parents(PATH)])
+        await zk.perform([Create(PATH, b""), SetData(PATH, data)])
+        result = await ZkIsrWriter(zk, log=structlog.get_logger()).write_isr(TP, NEW, 0)
+        assert result.outcome is REFUSED
+        found = await zk.perform_one(GetData(PATH))
+        assert found.stat is not None and (found.data, found.stat.version) == (data, 1)
+        await zk.close()
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize("code", [code for code in ZkCode if code is not ZkCode.OK])
+def test_a_write_that_zookeeper_refuses_is_not_written(code: ZkCode) -> None:
+    async def scenario(world: World) -> None:
+        zk = ZkClient(world.machine("broker").connector(), log=structlog.get_logger())
+        await zk.open()
+        await zk.perform([Create(path) for path in parents(PATH)])
+        await zk.perform([Create(PATH, TopicPartitionStateZNode.encode(OLD))])
+        world.zookeeper.tree.refusal = lambda op: code if isinstance(op, SetData) else None
+        result = await ZkIsrWriter(zk, log=structlog.get_logger()).write_isr(TP, NEW, 0)
+        assert result.outcome is (NO_NODE if code is ZkCode.NO_NODE else REFUSED)
+        world.zookeeper.tree.refusal = lambda op: None
+        again = await ZkIsrWriter(zk, log=structlog.get_logger()).write_isr(TP, NEW, 0)
+        assert (again.outcome, again.partition_epoch) == (WRITTEN, 1)
+        await zk.close()
+
+    run_world(1, scenario)
+
+
 def parents(path: str) -> list[str]:
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
