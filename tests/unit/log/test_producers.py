@@ -102,7 +102,8 @@ def test_a_batch_is_new_known_or_refused(sent: list[tuple[int, int, int | str, i
 
 def test_who_has_no_id_is_never_known() -> None:
     states = ProducerStates()
-    for batch in (header(0, 1, -1, producer=-1), header(0, 1, -1)):
+    control = header(0, 1, -1, producer=-1)._replace(attributes=0x20)
+    for batch in (header(0, 1, -1, producer=-1), header(0, 1, 0, producer=-1), control, header(0, 1, -1)):
         states.appended(batch)
         assert states.duplicate_of(batch) is None and len(states) == 0
 
@@ -126,6 +127,21 @@ def test_a_marker_fences_the_epochs_before_it() -> None:
     assert states.duplicate_of(header(1, 1, 0, epoch=4)) is None
     ((producer_id, found),) = snapshots.decode(snapshots.encode(states), Path("x"), oldest_ms=9)
     assert (producer_id, found.epoch, found.last_ms, [*found.batches]) == (7, 4, 9, [])
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_of_a_marker_that_was_compacted_away_nothing_is_taken(epoch: int) -> None:
+    """Source: Kafka 3.9 `ProducerAppendInfo.append`."""
+    states = ProducerStates()
+    states.appended(marker(epoch)._replace(count=0))
+    assert len(states) == 0
+    states.put(7, Producer(epoch=3, last_ms=5, current_txn_first_offset=2))
+    states.appended(marker(epoch, at=9)._replace(count=0))
+    ((_, left),) = states
+    assert left == Producer(epoch=3, last_ms=5, current_txn_first_offset=2)
+    states.appended(marker(epoch, at=9))
+    ((_, left),) = states
+    assert left == Producer(epoch=epoch, last_ms=9)
 
 
 @pytest.mark.parametrize("before_ms", [0, 4, 5, 6, 10, 11])

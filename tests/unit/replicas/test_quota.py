@@ -24,6 +24,8 @@ RATES = [
     pytest.param([(0, 1000)], 11_000, 0.0, id="eleven windows after its last event it no longer counts"),
     pytest.param([(0, 5000), (900, 1), (10_500, 999)], 11_200, 6000 / 11.2, id="its last event keeps a sample"),
     pytest.param([(0, 5000), (10_500, 1000)], 11_200, 1000.0, id="what is left begins later"),
+    pytest.param([(0, 1000), (999, 1)], 11_000, 91.0, id="the last moment at which a sample takes an event"),
+    pytest.param([(0, 1000), (1_000, 1)], 11_000, 0.1, id="the first at which it does not"),
     pytest.param([], 5, 0.0, id="nothing recorded"),
 ]
 
