@@ -152,11 +152,18 @@ class Housekeeping:
                 log.flushed(end)
 
     def flush_due(self) -> None:
-        """Flushes the logs whose `flush.ms` has passed since their last flush."""
+        """Flushes the logs whose `flush.ms` has passed since their last flush; a dir that fails keeps no other from it.
+
+        Source: Kafka 3.9 `LogManager.flushDirtyLogs`.
+        """
         now_ms = self._table.now_ms()
-        for log in self._table.dirs.all_logs():
-            if now_ms - log.flushed_ms >= log.config.flush_ms:
-                log.flush(now_ms=now_ms)
+        for log_dir in self._table.dirs:
+            due = [log for log in log_dir.all_logs() if now_ms - log.flushed_ms >= log.config.flush_ms]
+            try:
+                for log in due if log_dir.is_online else ():
+                    log.flush(now_ms=now_ms)
+            except StorageFailure as failure:
+                self._table.on_storage_failure(failure)
 
     # -- what goes away ----------------------------------------------------------------------------------------------
 

@@ -124,6 +124,34 @@ def test_a_disk_that_fails_in_a_flush_is_taken_offline(cluster_of: type[Cluster]
     run(cluster_of, tmp_path, scenario, log_flush_offset_checkpoint_interval_ms=1_000)
 
 
+@pytest.mark.parametrize("broken_dirs", [{"1-a"}, {"1-b"}, {"1-c"}, {"1-a", "1-b"}, {"1-a", "1-c"}])
+def test_a_disk_that_fails_in_a_flush_that_is_due_keeps_no_other_log_from_it(
+    cluster_of: type[Cluster], tmp_path: Path, broken_dirs: set[str]
+) -> None:
+    """Source: Kafka 3.9 `LogManager.flushDirtyLogs`."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager = cluster.nodes[1].manager
+        partitions = [TopicPartition("u", number) for number in range(6)]
+        for tp in partitions:
+            cluster.appoint(tp, 1, (1,), (1,), is_new=True)
+            await cluster.produce(tp, 1)
+        manager.configs.set_topic_config("u", {"flush.ms": "0"})
+        logs = [manager.table.partitions[tp].log for tp in partitions]
+
+        def broken(operation: str, path: Path) -> None:
+            if operation == "sync" and path.parts[len(tmp_path.parts)] in broken_dirs:
+                raise OSError(5, "Input/output error")
+
+        manager.table.dirs.files.before = broken
+        manager._housekeeping.flush_due()
+        assert sorted(cluster.nodes[1].failed_dirs) == [str(tmp_path / name) for name in sorted(broken_dirs)]
+        flushed = {log.log_dir.name for log in logs if log.recovery_point == log.leo}
+        assert flushed == {"1-a", "1-b", "1-c"} - broken_dirs
+
+    run(cluster_of, tmp_path, scenario, dirs=("a", "b", "c"))
+
+
 def test_a_full_disk_refuses_the_record_and_takes_the_dir_offline(cluster_of: type[Cluster], tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         def full(operation: str, path: Any) -> None:
