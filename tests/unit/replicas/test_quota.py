@@ -190,6 +190,40 @@ def test_another_form_is_refused_and_changes_nothing(text: Any) -> None:
     assert not quota.is_throttled(TopicPartition("t", 4))
 
 
+#: lists of topic t, one after another -> the partitions of t that are throttled then
+THROTTLED: list[tuple[list[str], list[int]]] = [
+    ([], []),
+    (["*"], [0, 1, 2, 3]),
+    (["1:1,2:2,3:1"], [1, 3]),
+    (["*", ""], []),
+    (["*", "2:1"], [2]),
+    (["2:1", "*"], [0, 1, 2, 3]),
+    (["*", "2:9"], []),
+    ([" 0:1,3:1 "], [0, 3]),
+]
+
+
+@pytest.mark.parametrize(("lists", "throttled"), THROTTLED)
+def test_the_last_list_of_a_topic_counts_and_for_no_other(lists: list[str], throttled: list[int]) -> None:
+    quota = ReplicationQuota(1)
+    quota.set_throttled("u", "2:1")
+    for text in lists:
+        quota.set_throttled("t", text)
+    assert [n for n in range(4) if quota.is_throttled(TopicPartition("t", n))] == throttled
+    assert [n for n in range(4) if quota.is_throttled(TopicPartition("u", n))] == [2]
+    assert not any(quota.is_throttled(TopicPartition("v", n)) for n in range(4))
+
+
+@pytest.mark.parametrize(("samples", "window_ms"), [(11, 1_000), (3, 1_000), (11, 500), (2, 3_000)])
+def test_a_quota_goes_by_its_own_samples_and_window(samples: int, window_ms: int) -> None:
+    quota = ReplicationQuota(1, samples=samples, window_ms=window_ms)
+    quota.record(6_000, 0)
+    end = samples * window_ms
+    assert quota.rate(0) == 6_000_000 / window_ms
+    assert quota.rate(end - 1) == 6_000_000 / (end - 1)
+    assert quota.rate(end) == 0
+
+
 @pytest.mark.parametrize("bound", [0, 1, 1_000])
 def test_exceeded_means_above_the_bound(bound: int) -> None:
     """A bound of 0 is one, too: one byte holds up everything for as long as it counts."""
