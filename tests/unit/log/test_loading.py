@@ -194,3 +194,29 @@ def test_rewritten_segments_count_once_they_are_being_swapped_in(
     )
     third, repairs = reopened(again)
     assert (values(third), repairs) == (values(again), [])
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_segment_of_which_nothing_is_left_replaces_the_one_with_its_offset(
+    tmp_path: Path, number: int, is_clean: bool
+) -> None:
+    log = filled(tmp_path)
+    old = log.segments[number]
+    whole, bases = values(log), [segment.base_offset for segment in log.segments]
+    log.new_cleaned_segment(old.base_offset, ".swap").seal()
+    if is_clean:
+        log.close()
+    again, repairs = reopened(log, is_clean=is_clean)
+    assert values(again) == {o: v for o, v in whole.items() if not old.base_offset <= o < old.next_offset}
+    assert ([segment.base_offset for segment in again.segments], again.leo) == (bases, log.leo)
+    assert [repair.lost_bytes for repair in repairs] == [0]
+    assert not [name for name in names(again) if name.endswith(LEFTOVERS)]
+
+
+@pytest.mark.parametrize("name", ["notes.log.swap", "1.log.swap", "notes.index.swap"])
+def test_a_swap_that_is_no_segments_replaces_nothing(tmp_path: Path, name: str) -> None:
+    log = filled(tmp_path)
+    (log.folder / name).write_bytes(b"")
+    again, repairs = reopened(log)
+    assert (values(again), again.leo, repairs) == (values(log), log.leo, [])
