@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker_sim.log import checkpoints
+from broker_sim.replicas.housekeeping import Housekeeping
 from controller.wire.errors import ErrorCode
 from controller.wire.records import iterate
 from controller.wire.types import TopicPartition
@@ -144,7 +145,7 @@ def test_a_disk_that_fails_in_a_flush_that_is_due_keeps_no_other_log_from_it(
                 raise OSError(5, "Input/output error")
 
         manager.table.dirs.files.before = broken
-        manager._housekeeping.flush_due()
+        Housekeeping(manager.table).flush_due()
         assert sorted(cluster.nodes[1].failed_dirs) == [str(tmp_path / name) for name in sorted(broken_dirs)]
         flushed = {log.log_dir.name for log in logs if log.recovery_point == log.leo}
         assert flushed == {"1-a", "1-b", "1-c"} - broken_dirs
