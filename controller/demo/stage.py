@@ -16,6 +16,7 @@ from controller.demo.screen import Screen
 from controller.demo.workload import Workload
 from controller.local.cluster import Cluster
 from controller.local.processes import die_with_parent
+from controller.wire.zk_operations import ZkRefused
 from controller.wire.znodes import ZnodeError
 from controller.world.ports import ZkSession
 
@@ -66,7 +67,7 @@ class Stage:
             self.check_alive()
             try:
                 truth = await self.look()
-            except ZnodeError as error:
+            except (ZnodeError, ZkRefused) as error:
                 raise ActFailed(str(error)) from error
             if holds(truth):
                 return truth

@@ -24,7 +24,15 @@ from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parse
 from controller.wire.errors import KafkaError
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
-from controller.wire.zk_operations import GetChildren, GetData, ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import (
+    GetChildren,
+    GetData,
+    ZkReadOp,
+    ZkRefused,
+    ZkSessionExpired,
+    ZkUnreachable,
+    found_or_missing,
+)
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from controller.world.ports import ZkSession
@@ -104,7 +112,7 @@ def check_main(argv: Sequence[str]) -> int:
     logs.configure("check", level="error")
     try:
         found = asyncio.run(_check(options))
-    except (ClusterError, ToolFailure, KafkaError, ZnodeError, ZkUnreachable, ZkSessionExpired) as error:
+    except (ClusterError, ToolFailure, KafkaError, ZnodeError, ZkUnreachable, ZkSessionExpired, ZkRefused) as error:
         print(f"kwob check: {error}", file=sys.stderr)
         return EXIT_FAILED
     holds = all(check.holds for check in found)
@@ -225,8 +233,9 @@ async def _moving(admin: AdminClient) -> list[TopicPartition] | None:
 
 
 async def leftovers(zk: ZkSession) -> list[str]:
-    """Znodes below /admin that ask for something still to be done. Raises: ZkSessionExpired."""
+    """Znodes below /admin that ask for something still to be done. Raises: ZkSessionExpired, ZkRefused."""
     single = (ReassignPartitionsZNode.path, PreferredReplicaElectionZNode.path)
-    deleted, *others = await zk.perform([GetChildren(DeleteTopicsZNode.path), *map(GetData, single)])
+    ops: list[ZkReadOp] = [GetChildren(DeleteTopicsZNode.path), *map(GetData, single)]
+    deleted, *others = found_or_missing(ops, await zk.perform(ops))
     left = [f"{DeleteTopicsZNode.path}/{name}" for name in deleted.children]
     return left + [path for path, found in zip(single, others, strict=True) if found.ok]

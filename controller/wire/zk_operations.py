@@ -6,6 +6,7 @@ nobody changes such a value once it is made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -154,6 +155,14 @@ class ZkResult(NamedTuple):
     def ok(self) -> bool:
         """Whether the operation was done."""
         return self.code is ZkCode.OK
+
+
+def found_or_missing(ops: Sequence[ZkReadOp], results: Sequence[ZkResult]) -> list[ZkResult]:
+    """The results of reads. Raises ZkRefused, for what is neither found nor missing: it must not count as missing."""
+    for op, result in zip(ops, results, strict=True):
+        if result.code not in (ZkCode.OK, ZkCode.NO_NODE):
+            raise ZkRefused(op.path, result.code)
+    return list(results)
 
 
 class WatchKind(Enum):

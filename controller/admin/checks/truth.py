@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import GetChildren, GetData, ZkResult
+from controller.wire.zk_operations import GetChildren, GetData, ZkReadOp, ZkResult, found_or_missing
 from controller.wire.znodes import (
     BrokerIdsZNode,
     BrokerIdZNode,
@@ -102,23 +102,25 @@ def truth_of(metadata: Any, brokers: Collection[BrokerId]) -> Truth:
 
 
 async def read_truth(zk: ZkSession) -> Truth:
-    """Reads everything that is needed, in three rounds. Raises: ZkSessionExpired."""
-    controller, epoch, ids, topics = await zk.perform(
+    """Reads everything that is needed, in three rounds. Raises: ZkSessionExpired, ZkRefused."""
+    controller, epoch, ids, topics = await _read(
+        zk,
         [
             GetData(ControllerZNode.path),
             GetData(ControllerEpochZNode.path),
             GetChildren(BrokerIdsZNode.path),
             GetChildren(TopicsZNode.path),
-        ]
+        ],
     )
     broker_ids = BrokerIdsZNode.ids(ids.children)
     names = sorted(topics.children)
-    found = await zk.perform(
+    found = await _read(
+        zk,
         [GetData(BrokerIdZNode.path(broker_id)) for broker_id in broker_ids]
-        + [GetData(TopicZNode.path(name)) for name in names]
+        + [GetData(TopicZNode.path(name)) for name in names],
     )
     assignments = _assignments(names, found[len(broker_ids) :])
-    states = await zk.perform([GetData(TopicPartitionStateZNode.path(tp)) for tp in assignments])
+    states = await _read(zk, [GetData(TopicPartitionStateZNode.path(tp)) for tp in assignments])
     return Truth(
         controller=ControllerZNode.decode(controller.data) if controller.ok else None,
         controller_epoch=ControllerEpochZNode.decode(epoch.data) if epoch.ok else 0,
@@ -132,6 +134,10 @@ async def read_truth(zk: ZkSession) -> Truth:
             for (tp, assignment), result in zip(assignments.items(), states, strict=True)
         },
     )
+
+
+async def _read(zk: ZkSession, ops: Sequence[ZkReadOp]) -> list[ZkResult]:
+    return found_or_missing(ops, await zk.perform(ops))
 
 
 def _assignments(topics: list[str], found: list[ZkResult]) -> dict[TopicPartition, ReplicaAssignment]:

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, TopicPartition
-from controller.wire.zk_operations import Create, Delete, Exists, GetChildren, GetData, SetData, ZkCode, ZkResult
+from controller.wire.zk_operations import (
+    Create,
+    GetChildren,
+    GetData,
+    SetData,
+    ZkCode,
+    ZkOp,
+    ZkReadOp,
+    ZkRefused,
+    ZkResult,
+    found_or_missing,
+)
 from controller.wire.znode_json import dump
 from controller.wire.znodes import (
     BrokerIdsZNode,
@@ -33,30 +44,29 @@ class NodeExists(Exception):
 
 
 class Znodes:
-    """A session with the questions and changes of the tools."""
+    """A session with the questions and changes of the tools. Each may raise ZkRefused, with the znode and the code."""
 
     def __init__(self, session: ZkSession, *, topic_version: int) -> None:
         """`topic_version` is that of the topic znodes that are created."""
         self._session = session
         self._topic_version = topic_version
 
-    async def _one(self, op: Any) -> ZkResult:
+    async def _one(self, op: ZkOp) -> ZkResult:
         [result] = await self._session.perform([op])
+        return result
+
+    async def _look(self, op: ZkReadOp) -> ZkResult:
+        [result] = found_or_missing([op], [await self._one(op)])
         return result
 
     async def read(self, path: str) -> bytes | None:
         """The data; None where there is no znode."""
-        node = await self._one(GetData(path))
+        node = await self._look(GetData(path))
         return (node.data or b"") if node.ok else None
 
     async def children(self, path: str) -> list[str]:
         """Sorted; none where there is no znode."""
-        node = await self._one(GetChildren(path))
-        return sorted(node.children) if node.ok else []
-
-    async def exists(self, path: str) -> bool:
-        """Whether there is such a znode."""
-        return (await self._one(Exists(path))).ok
+        return sorted((await self._look(GetChildren(path))).children)
 
     async def create(self, path: str, data: bytes | None, *, sequence: bool = False) -> None:
         """Creates it with its parents. Raises NodeExists."""
@@ -69,16 +79,15 @@ class Znodes:
         if made.code is ZkCode.NODE_EXISTS:
             raise NodeExists(path)
         if not made.ok:
-            raise ZnodeError(f"{path} cannot be created: {made.code.name}")
+            raise ZkRefused(path, made.code)
 
     async def put(self, path: str, data: bytes) -> None:
         """Sets it, or creates it."""
-        if not (await self._one(SetData(path, data))).ok:
+        changed = await self._one(SetData(path, data))
+        if changed.code is ZkCode.NO_NODE:
             await self.create(path, data)
-
-    async def delete(self, path: str) -> None:
-        """Deletes a znode; nothing when there is none."""
-        await self._one(Delete(path))
+        elif not changed.ok:
+            raise ZkRefused(path, changed.code)
 
     # Topics.
 

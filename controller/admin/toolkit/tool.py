@@ -23,7 +23,7 @@ from controller.admin.toolkit.texts import V39, Texts, ZookeeperTexts
 from controller.rules.configs.settings import SettingError
 from controller.wire.errors import KafkaError
 from controller.wire.whole import whole
-from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
+from controller.wire.zk_operations import ZkRefused, ZkSessionExpired, ZkUnreachable
 from controller.wire.znodes import ZnodeError
 
 
@@ -200,7 +200,7 @@ async def _perform(tool: Tool, way: Way, run: Run) -> int:
     except ZkSessionExpired as error:
         console.complain(f"The ZooKeeper session ended: {error}. What was written stays; run the command again.")
         console.result({"error": str(error)})
-    except (ToolFailure, KafkaError, ZnodeError, NodeExists) as error:
+    except (ToolFailure, KafkaError, ZnodeError, ZkRefused, NodeExists) as error:
         outcome = tool.texts.renamed(error) if isinstance(error, ToolFailure) else error
         way.say_failed(console, outcome, run.args)
         console.result({"error": str(outcome), "class": class_and_message(outcome).split(":")[0]})

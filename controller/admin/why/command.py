@@ -117,15 +117,21 @@ async def _ask(
             silent = str(error) or f"{options.bootstrap_server}: not all was answered within {ANSWER_S:g} s"
     cluster = await keeper.cluster(until) if keeper is not None else None
     if cluster is None and (answer is None or not names):
-        raise ToolFailure("; ".join(filter(None, (silent, keeper.silence if keeper is not None else None))))
+        raise _nobody_tells(silent, keeper)
     name, partition = _named(options.target, names | (cluster.topics if cluster is not None else frozenset()))
     topic = await keeper.topic(name) if keeper is not None else None
+    if answer is None and keeper is not None and keeper.silence is not None:
+        raise _nobody_tells(silent, keeper)
     if silent is not None:
         machine.err.write(f"no broker answers ({silent}); this is what ZooKeeper tells\n")
     if keeper is not None and keeper.silence is not None:
         machine.err.write(f"{keeper.silence}; this is what brokers tell\n")
     asked_at = datetime.fromtimestamp(machine.clock.now_ms() / 1000, UTC).astimezone().strftime("%H:%M:%S")
     return replace(facts(name, answer, cluster, topic, locally), asked_at=asked_at), partition
+
+
+def _nobody_tells(silent: str | None, keeper: ZkInTime | None) -> ToolFailure:
+    return ToolFailure("; ".join(filter(None, (silent, keeper.silence if keeper is not None else None))))
 
 
 async def _brokers(

@@ -20,10 +20,12 @@ from controller.wire.zk_operations import (
     Exists,
     GetChildren,
     GetData,
-    ZkOp,
+    ZkReadOp,
+    ZkRefused,
     ZkResult,
     ZkSessionExpired,
     ZkUnreachable,
+    found_or_missing,
 )
 from controller.wire.znode_json import ZnodeError, flaw
 from controller.wire.znodes import (
@@ -169,9 +171,11 @@ class ZkView:
             moving |= {TopicPartition(name, n) for n, a in assignment.items() if a.is_being_reassigned}
         return moving
 
-    async def _perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+    async def _perform(self, ops: Sequence[ZkReadOp]) -> list[ZkResult]:
         try:
-            return await self._session.perform(ops) if ops else []
+            return found_or_missing(ops, await self._session.perform(ops)) if ops else []
+        except ZkRefused as error:
+            raise ToolFailure(str(error)) from error
         except ZkSessionExpired as error:
             raise ToolFailure("the ZooKeeper session ended before it could be read; try again") from error
 
@@ -216,7 +220,7 @@ class ZkInTime:
         return self._looking.result()
 
     async def topic(self, name: str) -> ZkTopic | None:
-        """One topic; None when there is no such znode, or no answer in time. Raises ToolFailure."""
+        """One topic; None when there is no such znode, and when it is not told, or not in time."""
         if self._view is None or self.silence is not None:
             return None
         try:
@@ -224,7 +228,9 @@ class ZkInTime:
                 return await self._view.topic(name)
         except TimeoutError:
             self.silence = "ZooKeeper does not answer any more"
-            return None
+        except ToolFailure as error:
+            self.silence = str(error)
+        return None
 
     async def close(self) -> None:
         """Ends the session; not waited for long."""

@@ -14,7 +14,7 @@ import pytest
 from controller.admin.commands import configs, leader_election, reassign_partitions, topics
 from controller.admin.toolkit.machine import Machine
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, TopicPartition
-from controller.wire.zk_operations import Create, GetChildren, GetData
+from controller.wire.zk_operations import Create, GetChildren, GetData, ZkCode
 from controller.wire.znodes import BrokerIdZNode, TopicPartitionStateZNode
 from controller.world.simulated.world import World, run_world
 
@@ -43,6 +43,9 @@ class Stage:
         self.chance: random.Random = Draws()
         self.said: list[tuple[int, str, str]] = []
         self.after: dict[str, Any] = {}
+        #: What the tool asked of ZooKeeper, and with which code it refuses the operation at a place in that list.
+        self.asked: list[Any] = []
+        self.refuse: tuple[int, ZkCode] | None = None
 
     def topic(self, name: str, *replicas: tuple[int, ...], leaderless: tuple[int, ...] = ()) -> None:
         """A topic that is there, in sync."""
@@ -88,9 +91,17 @@ class Stage:
             zookeeper=lambda hosts: connector,
         )
         words = tuple("--zookeeper=zk:2181/k" if word == "--zk" else word for word in words)
+        self.asked.clear()
+        world.zookeeper.tree.refusal = self._refusal
         code = await TOOLS[tool](words, machine)
+        world.zookeeper.tree.refusal = lambda _: None
         self.said.append((code, out.getvalue(), err.getvalue()))
         self.after = {p: v async for p, v in self._all(session, "")} | {"": None}
+
+    def _refusal(self, op: Any) -> ZkCode | None:
+        self.asked.append(op)
+        number, code = self.refuse or (None, None)
+        return code if len(self.asked) - 1 == number else None
 
     @staticmethod
     def _encoded(value: Any) -> bytes | None:

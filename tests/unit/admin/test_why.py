@@ -30,7 +30,7 @@ from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication, SlowDisk
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import Create
+from controller.wire.zk_operations import Create, ZkCode
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import World, run_world
 from controller.world.simulated.zookeeper import SimulatedZooKeeper
@@ -541,6 +541,46 @@ def test_a_zookeeper_that_is_silent_does_not_keep_brokers_from_telling(cluster: 
     both = tool(with_silent, cluster, ["t", "--zookeeper", "z:2181"])
     assert both.code == 1 and "connection refused" in both.err and "ZooKeeper does not answer" in both.err
     assert both.took_s < 2.0
+
+
+@pytest.mark.parametrize("do_brokers_tell", [True, False])
+def test_what_zookeeper_refuses_to_show_is_not_missing(cluster: Any, tool: Any, do_brokers_tell: bool) -> None:
+    """Each znode in turn: brokers are believed alone then, and without them nothing can be told."""
+    asked: list[Any] = []
+
+    async def refusing(argv: Any, machine: Machine) -> int:
+        zookeeper = SimulatedZooKeeper(random.Random(1), machine.clock)
+        session = await zookeeper.connector("here").connect(on_watch=lambda _: None, on_expired=lambda: None)
+        paths = ("/brokers", "/brokers/ids", "/brokers/topics", "/brokers/ids/1", "/brokers/ids/2",
+                 "/brokers/topics/t/partitions",
+                 "/brokers/topics/t/partitions/0", "/config", "/config/brokers", "/config/brokers/1")  # fmt: skip
+        content = b'{"version":2,"partitions":{"0":[1,2]}}'
+        made = [Create("/brokers/topics/t", content), Create("/controller", b'{"version":1,"brokerid":0}')]
+        state = b'{"controller_epoch":1,"leader":1,"leader_epoch":0,"isr":[1,2]}'
+        await session.perform([*map(Create, paths[:3]), *made, *map(Create, paths[3:])])
+        await session.perform([Create("/brokers/topics/t/partitions/0/state", state)])
+        asked.clear()
+
+        def refusal(op: Any) -> ZkCode | None:
+            asked.append(op)
+            return ZkCode.NO_AUTH if len(asked) - 1 == place else None
+
+        zookeeper.tree.refusal = refusal
+        parser = ArgumentParser()
+        add_arguments(parser)
+        return await explain(parser.parse_args(argv), machine, lambda _: zookeeper.connector("why"))
+
+    cluster.topic("t", (1, 2))
+    cluster.dead = set() if do_brokers_tell else {0, 1, 2}
+    place = -1
+    assert tool(refusing, cluster, ["t", "--zookeeper", "z:2181"]).code in (0, 3)
+    healthy = list(asked)
+    assert len(healthy) == 10
+    for place in range(len(healthy)):
+        op, outcome = healthy[place], tool(refusing, cluster, ["t", "--zookeeper", "z:2181"])
+        assert f"{op.path}: NO_AUTH" in outcome.err and "There is no topic" not in outcome.err
+        assert ("this is what brokers tell" in outcome.err) is do_brokers_tell
+        assert outcome.code == (0 if do_brokers_tell else 1)
 
 
 #: how late ZooKeeper opens a session, how late it answers, whether there is time for that

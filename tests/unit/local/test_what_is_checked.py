@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import pytest
 
-from controller.admin.checks.truth import PartitionTruth, Truth
+from controller.admin.checks.truth import PartitionTruth, Truth, read_truth
 from controller.admin.cluster.failures import ToolFailure
 from controller.local import check
 from controller.local.check import judged
-from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.zk_operations import Create, ZkCode, ZkRefused
 from controller.wire.znode_json import ZnodeError
+from controller.wire.znodes import BrokerIdZNode
+from controller.world.simulated.world import World, run_world
 
 B1, B2 = BrokerId(1), BrokerId(2)
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -50,7 +54,42 @@ def test_a_move_that_brokers_were_asked_for_is_told(
     assert (moves.holds, moves.detail) == (detail == "no reassignment is under way", detail)
 
 
-@pytest.mark.parametrize("flaw", [ZnodeError("/controller_epoch holds b'x'"), ToolFailure("no broker answers")])
+async def looked(world: World, refused: int) -> tuple[list[Any], str]:
+    """What a look asks of ZooKeeper, and what is said when it refuses one of that."""
+    session = await world.machine("here").connector().connect(on_watch=lambda _: None, on_expired=lambda: None)
+    made = (Create("/brokers"), Create("/brokers/ids"), Create("/brokers/topics"))
+    topic = Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}')
+    broker = BrokerIdZNode.encode(Broker(broker_id=B1, endpoints=(Endpoint(host="h", port=9),)), 0)
+    await session.perform([*made, topic, Create("/brokers/ids/1", broker)])
+    asked: list[Any] = []
+
+    def refusal(op: Any) -> ZkCode | None:
+        asked.append(op)
+        return ZkCode.NO_AUTH if len(asked) - 1 == refused else None
+
+    world.zookeeper.tree.refusal = refusal
+    try:
+        await read_truth(session)
+        await check.leftovers(session)
+    except ZkRefused as error:
+        return asked, str(error)
+    return asked, ""
+
+
+def test_what_may_not_be_read_is_not_missing() -> None:
+    """Each znode in turn; else a check would find nothing wrong in what it could not see."""
+    asked, refused = run_world(1, partial(looked, refused=-1))
+    assert (len(asked), refused) == (10, "")
+    for place, op in enumerate(asked):
+        assert run_world(1, partial(looked, refused=place))[1] == f"ZooKeeper: {op.path}: NO_AUTH"
+
+
+REFUSED = ZkRefused("/controller", ZkCode.NO_AUTH)
+
+
+@pytest.mark.parametrize(
+    "flaw", [ZnodeError("/controller_epoch holds b'x'"), ToolFailure("no broker answers"), REFUSED]
+)
 def test_a_znode_that_nobody_can_read_ends_a_check_in_words(
     flaw: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
