@@ -11,6 +11,7 @@ from controller.admin.commands import consumer_groups
 from controller.admin.groups import tables_4x
 from controller.admin.groups.queries import Group, GroupMember
 from controller.admin.groups.tables import OffsetRow
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -137,3 +138,41 @@ def test_where_some_members_are_upgraded_it_is_told_who_is(cluster: Any, tool: A
     assert [row.split()[-2:] for row in rows] == [["foo:0", "true"], ["foo:0", "false"], ["foo:0", "-"]]
     two = False
     assert "UPGRADED" not in tool(consumer_groups, cluster, words).out
+
+
+#: what the coordinator says to the newer question -> whether the group is then asked for as a classic one
+AS_CLASSIC = [
+    (ErrorCode.GROUP_ID_NOT_FOUND, True), (ErrorCode.UNSUPPORTED_VERSION, True),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, False), (ErrorCode.INVALID_GROUP_ID, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "is_classic"), AS_CLASSIC)
+def test_a_group_that_may_not_be_seen_is_not_taken_for_a_classic_one(
+    cluster: Any, tool: Any, code: ErrorCode, is_classic: bool
+) -> None:
+    def refused(broker: int, body: Any) -> dict[str, Any]:
+        answer = newer(broker, body)
+        answer["groups"][0] |= {"error_code": int(code), "error_message": "not for you", "members": []}
+        return answer
+
+    cluster.groups["g"] = {"group_state": "Empty", "protocol_type": "consumer", "protocol_data": "", "members": []}
+    cluster.answers[ApiKey.CONSUMER_GROUP_DESCRIBE] = refused
+    outcome = tool(consumer_groups, cluster, ["--compat", "4.1", "--describe", "--group", "g", "--state"])
+    assert bool(cluster.requests(ApiKey.DESCRIBE_GROUPS)) is is_classic
+    assert ("has no active members" in outcome.err, "not for you" in outcome.out) == (is_classic, not is_classic)
+
+
+def test_an_epoch_of_zero_was_committed_too(cluster: Any, tool: Any) -> None:
+    cluster.topic("foo", (0,), (1,), (2,))
+    cluster.groups["g"] = {"group_state": "Empty", "protocol_type": "consumer", "protocol_data": "", "members": []}
+    epochs = {0: 0, 1: 7, 2: -1}
+    cluster.answers[ApiKey.OFFSET_FETCH] = lambda *_: {
+        "topics": [{"name": "foo", "partitions": [
+            {"partition_index": n, "committed_offset": 3, "committed_leader_epoch": e} for n, e in epochs.items()
+        ]}]
+    }  # fmt: skip
+    words = ["--compat", "4.1", "--describe", "--group", "g", "--verbose"]
+    header, *rows = tool(consumer_groups, cluster, words).out.splitlines()[1:]
+    at = header.split().index("LEADER-EPOCH")
+    assert [row.split()[at] for row in rows] == ["0", "7", "-"]
