@@ -180,6 +180,19 @@ def test_a_throttle_below_the_produce_rate_is_warned_of(foo: Any, tool: Any, pla
     assert "Successfully started" in outcome.out
 
 
+def test_of_what_runs_already_a_throttle_is_warned_of_as_in_a_dry_run(foo: Any, tool: Any, plan: list[str]) -> None:
+    """foo-0 is on its way to 1 and 2: asked for once more, nothing is added, and yet all is still to be copied."""
+    zero, one, two = map(BrokerId, range(3))
+    foo.topics["foo"][0].replicas, foo.topics["foo"][0].isr = (1, 2, 0), (0,)
+    foo.running[FOO_0] = ReplicaAssignment(
+        replicas=(one, two, zero), adding_replicas=(one, two), removing_replicas=(zero,)
+    )
+    grow(foo, 2500)
+    words = ["--execute", "--additional", "--throttle", "1000", *plan]
+    dry, done = tool(reassign, foo, [*words, "--dry-run"]), tool(reassign, foo, words)
+    assert done.err == dry.err and done.err.startswith("WARNING: a throttle of 1000 B/s is below the rate")
+
+
 def test_a_throttle_above_it_is_not(foo: Any, tool: Any, plan: list[str]) -> None:
     grow(foo, 500)
     assert tool(reassign, foo, ["--execute", "--throttle", "1000", *plan]).err == ""

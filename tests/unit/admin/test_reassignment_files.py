@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.elections.election import parse_election
 from controller.admin.reassignment.plan_file import (
+    ReassignmentPlan,
     check_execute,
     format_plan,
     parse_broker_list,
@@ -136,6 +137,29 @@ def test_what_is_printed_is_read_back(plan: dict[TopicPartition, tuple[BrokerId,
     assert parsed.targets == plan
     assert not parsed.log_dirs
     check_execute(parsed)
+
+
+@settings(max_examples=50, deadline=None)
+@given(_PLANS, st.data())
+def test_one_row_that_cannot_be_spoils_a_plan_wherever_it_stands(
+    plan: dict[TopicPartition, tuple[BrokerId, ...]], data: st.DataObject
+) -> None:
+    rows = list(plan.items())
+    place = data.draw(st.integers(0, len(rows) - 1))
+    partition, replicas = rows[place]
+    wrong, complaint = data.draw(
+        st.sampled_from(
+            [
+                ([(partition, ())], "Partition replica list cannot be empty"),
+                ([(partition, (*replicas, replicas[0]))], f"{partition} contains multiple entries for {replicas[0]}"),
+                ([rows[place]] * 2, f"contains duplicate topic partitions: {partition}"),
+            ]
+        )
+    )
+    spoilt = ReassignmentPlan(rows=tuple(rows[:place] + wrong + rows[place + 1 :]), log_dirs={})
+    with pytest.raises(ToolFailure) as refused:
+        check_execute(spoilt)
+    assert str(refused.value).endswith(complaint)
 
 
 _JSON = st.recursive(

@@ -120,6 +120,44 @@ def test_what_is_described(cluster: Any, tool: Any, everything: bool) -> None:
     assert names("--entity-type", "topics", *every) == {"foo": of_foo}
 
 
+#: words, what stands above the configs, where the one that is set there was set
+DESCRIBED = [
+    (["--topic", "foo"], "Dynamic configs for topic foo are:", "DYNAMIC_TOPIC_CONFIG"),
+    (["--topic", "foo", "--all"], "All configs for topic foo are:", "DYNAMIC_TOPIC_CONFIG"),
+    (["--broker", "1"], "Dynamic configs for broker 1 are:", "DYNAMIC_BROKER_CONFIG"),
+    (["--broker", "1", "--all"], "All configs for broker 1 are:", "DYNAMIC_BROKER_CONFIG"),
+    (["--broker-defaults"], "Default configs for brokers in the cluster are:", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+]
+
+
+@pytest.mark.parametrize(("words", "heading", "source"), DESCRIBED, ids=[d[1] for d in DESCRIBED])
+def test_a_config_is_described_with_all_places_it_is_set_at(
+    cluster: Any, tool: Any, words: list[str], heading: str, source: str
+) -> None:
+    cluster.topic("foo", (0,))
+    for level in LEVELS:
+        cluster.configs[KINDS[level][0], level] = {"a": "1"}
+    shown, read = (tool(configs, cluster, ["--describe", *words, *more]).out for more in ([], ["--json"]))
+    assert shown.splitlines()[0] == heading
+    assert f"  a=1 sensitive=false synonyms={{{source}:a=1}}" in shown.splitlines()
+    assert all(body.include_synonyms for body in cluster.requests(ApiKey.DESCRIBE_CONFIGS))
+    [entity] = json.loads(read)["entities"]
+    [entry] = [c for c in entity["configs"] if c["name"] == "a"]
+    synonyms = [{"source": source, "name": "a", "value": "1"}]
+    assert entry == {
+        "name": "a", "value": "1", "source": source, "sensitive": False, "read_only": False, "synonyms": synonyms,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "refused"), [("2.6", False), ("3.9", True), ("4.1", True)])
+def test_a_key_that_none_can_be_is_left_to_clusters_of_2_x(
+    cluster: Any, tool: Any, version: str, refused: bool
+) -> None:
+    cluster.topic("foo", (0,))
+    outcome = tool(configs, cluster, ["--compat", version, "--alter", "--topic", "foo", "--add-config", "a b=1"])
+    assert (outcome.code, cluster.configs[2, "foo"]) == ((1, {}) if refused else (0, {"a b": "1"}))
+
+
 @pytest.mark.parametrize("action", [["--describe"], ["--alter", "--add-config", "flush.ms=1"]])
 @pytest.mark.parametrize(("version", "asks"), [("3.9", True), ("4.1", False)])
 def test_from_4_0_on_a_topic_name_is_checked_before_the_cluster_is_asked(

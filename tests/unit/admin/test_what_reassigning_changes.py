@@ -228,6 +228,17 @@ def test_only_replicas_that_move_are_sent_back_to_their_directory(five: Any, too
     ]
 
 
+def test_a_copy_whose_replica_is_nowhere_is_left(five: Any, tool: Any, file: Any) -> None:
+    """Its directory has failed, say: there is none to send it back to."""
+    copy = {"partition_index": 0, "partition_size": 1, "offset_lag": 5, "is_future_key": True}
+    five.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: {
+        "results": [{"log_dir": "/ssd", "topics": [{"name": "foo", "partitions": [copy]}]}]
+    }
+    outcome = tool(reassign, five, ["--cancel", "--json", *file(row(FOO_0, 0, 1, dirs=["/ssd", "any"]))])
+    assert json.loads(outcome.out) == {"cancelled": [], "cancelled_moves": []}
+    assert not five.requests(ApiKey.ALTER_REPLICA_LOG_DIRS)
+
+
 @pytest.mark.parametrize("version", ["2.6", "3.9"])
 def test_moves_that_no_broker_has_taken_yet_are_not_said_to_have_started(
     cluster: Any, tool: Any, file: Any, version: str
