@@ -147,16 +147,13 @@ def test_one_row_that_cannot_be_spoils_a_plan_wherever_it_stands(
     rows = list(plan.items())
     place = data.draw(st.integers(0, len(rows) - 1))
     partition, replicas = rows[place]
-    wrong, complaint = data.draw(
-        st.sampled_from(
-            [
-                ([(partition, ())], "Partition replica list cannot be empty"),
-                ([(partition, (*replicas, replicas[0]))], f"{partition} contains multiple entries for {replicas[0]}"),
-                ([rows[place]] * 2, f"contains duplicate topic partitions: {partition}"),
-            ]
-        )
-    )
-    spoilt = ReassignmentPlan(rows=tuple(rows[:place] + wrong + rows[place + 1 :]), log_dirs={})
+    kinds: list[tuple[list[tuple[TopicPartition, tuple[BrokerId, ...]]], str]] = [
+        ([(partition, ())], "Partition replica list cannot be empty"),
+        ([(partition, (*replicas, replicas[0]))], f"{partition} contains multiple entries for {replicas[0]}"),
+        ([rows[place]] * 2, f"contains duplicate topic partitions: {partition}"),
+    ]
+    wrong, complaint = data.draw(st.sampled_from(kinds))
+    spoilt = ReassignmentPlan(rows=(*rows[:place], *wrong, *rows[place + 1 :]), log_dirs={})
     with pytest.raises(ToolFailure) as refused:
         check_execute(spoilt)
     assert str(refused.value).endswith(complaint)

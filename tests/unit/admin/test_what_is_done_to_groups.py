@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_offsets_that_were_refused_fail_the_reset(group: FakeCluster, tool: Any)
     """Of whichever partition; the others may have been taken."""
     for refused in (T0, T1):
         codes = {refused: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-        group.answers[ApiKey.OFFSET_COMMIT] = lambda _, body, codes=codes: by_topic(codes, body)
+        group.answers[ApiKey.OFFSET_COMMIT] = partial(lambda codes, _, body: by_topic(codes, body), codes)
         outcome = tool(groups, group, [*RESET, "--topic", "t", "--to-earliest"])
         assert "failed due to java.util" in outcome.out and "TopicAuthorizationException" in outcome.out
         assert "NEW-OFFSET" not in outcome.out
