@@ -209,8 +209,7 @@ class GroupCoordinator:
         error = self.error_for(group_id, may_be_empty=True)
         if error is not None:
             return error
-        entry = self.entry(group_id)
-        if entry is None and generation >= 0:
+        if self.entry(group_id) is None and generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
         entry = self.registry.make(group_id)
         error = entry.group.commit_error(member_id, group_instance_id, generation, self._now_ms(entry))
