@@ -121,7 +121,6 @@ class Watchers:
 
     def _group(self, number: int, group_id: str, settings: GroupSettings) -> WatchedGroup:
         group = WatchedGroup(f"broker {number}", self.group_rules, group_id, settings)
-        group.on_commit = partial(self.group_log.commits, number)
         group.on_death = partial(self._group_dies, number)
         return group
 

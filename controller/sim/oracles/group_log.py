@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from broker_sim.broker import Broker
-from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.group import Group
 from broker_sim.groups.log import LoadedPartition
 from broker_sim.groups.records import CommittedOffset, StoredGroup
@@ -55,10 +54,6 @@ class GroupsInTheLog:
         self._seen: dict[tuple[int, str], tuple[GroupEntry, dict[TopicPartition, CommittedOffset]]] = {}
         #: offsets of partitions that went from the metadata of their coordinator
         self._orphans: list[_Orphan] = []
-        #: (broker, group) -> its entry, and where the log ended before the commits that are under way
-        self._committing: dict[tuple[int, str], tuple[GroupEntry, int]] = {}
-        #: offsets whose commit was under way when their group was deleted
-        self._left: set[tuple[str, TopicPartition, CommittedOffset]] = set()
         self.broken: list[str] = []
 
     @property
@@ -73,26 +68,12 @@ class GroupsInTheLog:
             if event["tombstones"] and event["error"] == ErrorCode.NOT_ENOUGH_REPLICAS.name:
                 self.broken.append(f"what group {event['group_id']} deletes waits for replicas: {dict(event)}")
 
-    def commits(self, broker_id: int, group: Group) -> None:
-        """A commit may go ahead: nothing of it is in the log yet."""
-        groups, log = self._groups_and_log(broker_id, group.group_id)
-        entry = groups.entry(group.group_id) if groups is not None else None
-        if entry is not None and log is not None and not entry.commits_under_way:
-            self._committing[broker_id, group.group_id] = entry, log.leo
-
     def dies(self, broker_id: int, group: Group) -> bool:
-        """Whether a group that dies is deleted; else who leads its partition no more lets it go. Who is deleted leaves
-        in the log what it was committing just then: tombstones are written for the offsets that it has, and what is
-        appended for a dead group counts for nobody here, but for a successor. Source: `GroupMetadata.removeAllOffsets`;
-        `GroupMetadataManager.storeOffsets`, whose callback passes over dead groups."""
-        groups, log = self._groups_and_log(broker_id, group.group_id)
-        entry, start = self._committing.get((broker_id, group.group_id), (None, 0))
-        if groups is None or groups.error_for(group.group_id, may_be_empty=True) is not None:
+        """Whether a group that dies is deleted; else who leads its partition no more lets it go."""
+        broker = self._cluster.brokers.get(broker_id) or self._cluster.stopping.get(broker_id)
+        if not isinstance(broker, Broker) or broker.replicas is None:
             return False
-        if entry is not None and entry.group is group and entry.commits_under_way:
-            appended = _loaded(log, since=start).offsets.get(group.group_id, {})
-            self._left |= {(group.group_id, tp, o) for tp, o in appended.items() if tp not in entry.offsets}
-        return True
+        return broker.context.groups.error_for(group.group_id, may_be_empty=True) is None
 
     def look(self) -> None:
         """Notes which offsets belong to partitions that are there, and which of them are there no more."""
@@ -123,8 +104,8 @@ class GroupsInTheLog:
 
     def equals_the_groups(self, _: Cluster, __: History) -> Iterator[str]:
         """What a successor would read are the groups, their members and offsets, and nothing else; asked of groups
-        that wait for no write, of which none failed. What was being committed when its group was deleted may be in the
-        log alone."""
+        that wait for no write, of which none failed. What was being committed when its group was deleted is gone with
+        it (Kafka leaves it in the log, from which the group comes back: `GroupMetadata.removeAllOffsets`)."""
         for broker_id, tp, replica in replicas(self._cluster):
             if tp.topic != GROUP_METADATA_TOPIC or replica.led is None or tp in self._history.lost:
                 continue
@@ -132,27 +113,10 @@ class GroupsInTheLog:
             loaded = _loaded(replica.log)
             own = {e.group.group_id: e for e in groups.entries() if groups.partition_of(e.group.group_id) == tp[1]}
             for group_id in sorted((own.keys() | loaded.groups.keys() | loaded.offsets.keys()) - self._failed):
-                offsets = self._to_be_read(group_id, own.get(group_id), loaded)
+                offsets = loaded.offsets.get(group_id, {})
                 wrong = _difference(own.get(group_id), loaded.groups.get(group_id), offsets)
                 if wrong and groups.error_for(group_id, may_be_empty=True) is None:
                     yield f"broker {broker_id}: group {group_id} {wrong}"
-
-    def _to_be_read(self, group_id: str, entry: GroupEntry | None, loaded: LoadedPartition) -> _Offsets:
-        """What the log says of a group's offsets, but for what was left by who had its name before."""
-        own = entry.offsets if entry is not None else {}
-        offsets = loaded.offsets.get(group_id, {})
-        return {tp: o for tp, o in offsets.items() if tp in own or (group_id, tp, o) not in self._left}
-
-    def _groups_and_log(self, broker_id: int, group_id: str) -> tuple[GroupCoordinator | None, Log | None]:
-        """Of a broker that runs, or is being stopped; the log is the one that this group is in."""
-        broker = self._cluster.brokers.get(broker_id) or self._cluster.stopping.get(broker_id)
-        if not isinstance(broker, Broker) or broker.replicas is None:
-            return None, None
-        groups = broker.context.groups
-        replica = broker.replicas.table.partitions.get(
-            TopicPartition(GROUP_METADATA_TOPIC, groups.partition_of(group_id))
-        )
-        return groups, replica.log if replica is not None else None
 
     def _coordinators(self) -> Iterator[tuple[int, Broker]]:
         led = {n for n, tp, replica in replicas(self._cluster) if tp.topic == GROUP_METADATA_TOPIC and replica.led}
@@ -179,10 +143,9 @@ def _difference(entry: GroupEntry | None, stored: StoredGroup | None, offsets: _
     return ""
 
 
-def _loaded(log: Log | None, *, since: int = 0) -> LoadedPartition:
-    """A log from an offset on, read as a coordinator does that takes it over."""
+def _loaded(log: Log | None) -> LoadedPartition:
+    """A log, read as a coordinator does that takes it over."""
     loaded = LoadedPartition()
-    for end, batch in batches_of(log) if log is not None else ():
-        if end > since:
-            loaded.take(batch, Silent())
+    for _, batch in batches_of(log) if log is not None else ():
+        loaded.take(batch, Silent())
     return loaded

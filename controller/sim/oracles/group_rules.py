@@ -248,7 +248,6 @@ class WatchedGroup(Group):
         super().__init__(group_id, settings)
         self._judge = GroupJudge(f"{group_id} of {name}", settings, broken)
         #: Told when a commit may go ahead, and when the group dies.
-        self.on_commit: Callable[[Group], None] | None = None
         self.on_death: Callable[[Group], None] | None = None
 
     def restore(self, **values: object) -> None:
@@ -343,8 +342,6 @@ class WatchedGroup(Group):
         self._judge.expect(f"a commit of {member_id}", error, None if is_simple else refused)
         if error is ErrorCode.NONE and not is_simple:
             self._judge.beat(member_id, now_ms)
-        if error is ErrorCode.NONE and self.on_commit is not None:
-            self.on_commit(self)
         return error
 
     def tick(self, now_ms: int) -> list[Effect]:

@@ -15,6 +15,7 @@ What a machine's program starts (tasks, timers, connections it serves) belongs t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import random
@@ -229,14 +230,17 @@ def run_world(seed: int, scenario: Callable[[World], Coroutine[Any, Any, T]], *,
     loop = VirtualTimeLoop()
     world = World(loop, seed, latency=latency)
     try:
-        result = loop.run_until_complete(scenario(world))
-        loop.forget_done_tasks()
-        gc.collect()  # exceptions that nobody took are reported when their tasks go
-        world.check()
+        try:
+            result = loop.run_until_complete(scenario(world))
+            loop.forget_done_tasks()
+            gc.collect()  # exceptions that nobody took are reported when their tasks go
+            world.check()
+        except BaseException:
+            with contextlib.suppress(ProgramFailed):  # what went wrong first is told
+                world._finish()
+            raise
+        world._finish()
         return result
     finally:
-        try:
-            world._finish()
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
