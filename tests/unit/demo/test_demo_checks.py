@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from controller.admin.checks.statements import (
     check_admin,
     check_epochs,
+    check_moves,
     check_partitions,
     check_records,
     check_views,
@@ -113,6 +115,15 @@ def test_nothing_may_be_left_in_admin() -> None:
     assert check_admin(["/admin/delete_topics/t"]).detail == "/admin/delete_topics/t"
 
 
+@pytest.mark.parametrize(
+    ("moving", "holds", "detail"),
+    [((), True, "no reassignment is under way"), ((T0, T1), False, "t-0; t-1"), (None, False, "no controller tells")],
+)
+def test_what_nobody_tells_is_not_well(moving: Any, holds: bool, detail: str) -> None:
+    check = check_moves(moving)
+    assert (check.holds, check.detail) == (holds, detail)
+
+
 def answer(**changes: Any) -> Any:
     partition = {"partition_index": 0, "leader_id": 1, "leader_epoch": 0, "replica_nodes": [1, 2], "isr_nodes": [2, 1]}
     partition.update({key: value for key, value in changes.items() if key in partition})
@@ -146,3 +157,47 @@ def test_views(changes: dict[str, Any], count: int) -> None:
 def test_every_registered_broker_must_answer() -> None:
     assert check_views(truth(state()), {B1: answer(), B2: answer()}).holds
     assert check_views(truth(state()), {B1: answer()}).detail == "broker 2 gave no answer"
+
+
+def test_a_cluster_without_brokers_agrees_with_nothing() -> None:
+    nobody = replace(truth(state()), brokers={})
+    assert not check_views(nobody, {}).holds
+
+
+ANSWERS = [
+    ("led", state(), {}),
+    ("led by broker 0", state(leader=0), {"leader_id": 0}),
+    ("nobody leads", state(leader=None), {"leader_id": -1}),
+    ("nobody leads any more", state(leader=None, isr=(2,), epoch=3),
+     {"leader_id": -1, "isr_nodes": [2], "leader_epoch": 3}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seen", ANSWERS, ids=[row[0] for row in ANSWERS])
+@pytest.mark.parametrize("true", ANSWERS, ids=[row[0] for row in ANSWERS])
+def test_a_leader_and_none_are_told_apart(true: Any, seen: Any) -> None:
+    """A partition without a leader is -1 in Metadata; that of which nothing is written is not in it at all."""
+    agrees = not metadata_differences(truth(true[1]), answer(**seen[2]))
+    assert agrees is (true is seen)
+    assert metadata_differences(truth(None), answer(**seen[2]))
+    empty = answer()
+    empty.topics = []
+    assert metadata_differences(truth(None), empty) == []
+    assert len(metadata_differences(truth(true[1]), empty)) == 1
+
+
+@pytest.mark.parametrize("wrong", [{}, {B1: 1}, {B2: 1}, {B1: 0, B2: 0}, {B1: 1, B2: 0}], ids=str)
+def test_all_brokers_that_differ_or_are_silent_are_named(wrong: dict[BrokerId, int]) -> None:
+    """Per broker: it answers otherwise (1), or not at all (0)."""
+    answers = {b: answer(leader_id=2) if wrong.get(b) else answer() for b in (B1, B2) if wrong.get(b) != 0}
+    check = check_views(truth(state()), answers)
+    assert check.holds is not bool(wrong)
+    assert [line[:8] for line in check.detail.split("; ") if wrong] == [f"broker {b}" for b in wrong]
+    assert ("gave no answer" in check.detail) is (0 in wrong.values())
+
+
+@pytest.mark.parametrize(("left", "named", "end"), [(0, 0, ""), (5, 5, "5"), (6, 5, "5 and 1 more")])
+def test_of_many_offenders_five_are_named_and_the_others_counted(left: int, named: int, end: str) -> None:
+    check = check_admin(f"/admin/{n}" for n in range(1, left + 1))
+    assert check.detail.count("/admin/") == named and check.detail and check.detail.endswith(end)
+    assert check.holds is not bool(left)
