@@ -135,7 +135,7 @@ CAUSES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 def test_the_nearest_cause_is_the_one_that_is_named(nearer: int) -> None:
     for further in range(nearer, len(CAUSES)):
         rows = [CAUSES[further], CAUSES[nearer]]
-        of_partition, of_two, of_leader = ({k: v for row in rows for k, v in row[n].items()} for n in (1, 2, 3))  # type: ignore[attr-defined]
+        of_partition, of_two, of_leader = ({k: v for row in rows for k, v in row[n].items()} for n in (1, 2, 3))
         p = partition(**LAGS | of_partition)
         facts = topic(p, broker(2, **of_two), broker(1, **of_leader))
         assert CAUSES[nearer][0] in why_missing(facts, p, BrokerId(2)), CAUSES[further][0]
