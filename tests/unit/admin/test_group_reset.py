@@ -101,3 +101,35 @@ def test_offsets_stay_within_the_log() -> None:
         "New offset (-5) is lower than earliest offset for topic partition foo-1. Value will be set to 1",
     ]
     assert within({FOO_0: 5}, {FOO_0: 5}, {FOO_0: 5}) == ({FOO_0: 5}, [])
+
+
+#: the groups that are reset, the lines of the file -> the offsets of each group, or the line that is refused
+FILES: list[tuple[list[str], str, object]] = [
+    (["g"], "foo,1,7", {"g": {FOO_1: 7}}),
+    (["g"], "foo,1", {"g": {FOO_1: 0}}),
+    (["g"], "foo", {"g": {FOO_0: 0}}),
+    (["g"], "g,foo,1,7", {"g": {FOO_1: 7}}),
+    (["g"], "h,foo,1,7", {"h": {FOO_1: 7}}),
+    (["g"], "foo,0,1\n\nfoo,1,2", {"g": {FOO_0: 1, FOO_1: 2}}),
+    (["g"], "g,foo,0,1\ng,foo,1,2", {"g": {FOO_0: 1, FOO_1: 2}}),
+    (["g"], "", {}),
+    (["g"], "foo,0,1\nfoo,1,2,3", "line 2: Too many entries: expected at most 3, got 4"),
+    (["g"], "g,foo,1,2,3", "line 1: Too many entries: expected at most 4, got 5"),
+    (["g"], "foo,0,1\nfoo,x,2", 'line 2: Cannot deserialize value from String "x"'),
+    (["g"], "foo,0,y", 'line 1: Cannot deserialize value from String "y"'),
+    (["g", "h"], "g,foo,1,7\nh,foo,1,8\ng,foo,0,9", {"g": {FOO_1: 7, FOO_0: 9}, "h": {FOO_1: 8}}),
+    (["g", "h"], "g,foo,1", {"g": {FOO_1: 0}}),
+    (["g", "h"], "g,foo", {"g": {FOO_0: 0}}),
+    (["g", "h"], "g,foo,1,2,3", "line 1: Too many entries: expected at most 4, got 5"),
+]
+
+
+@pytest.mark.parametrize(("groups", "text", "read"), FILES)
+def test_a_file_is_of_the_one_group_or_names_groups(groups: list[str], text: str, read: object) -> None:
+    """Which of both the first line shows; what is missing at the end of a line counts as 0."""
+    if isinstance(read, str):
+        with pytest.raises(ToolFailure) as refused:
+            parse_plan(text, groups)
+        assert str(refused.value).startswith(read)
+    else:
+        assert parse_plan(text, groups) == read

@@ -109,6 +109,8 @@ def test_states_in_a_list_of_2_6(group: Any, tool: Any) -> None:
     words = ["--compat", "2.6", "--list", "--state"]
     assert tool(groups, group, words).out.splitlines() == ["GROUP           STATE", "g               Empty"]
     assert tool(groups, group, [*words, "Stable, Dead,"]).out.splitlines() == ["GROUP           STATE"]
+    both = tool(groups, group, [*words, "Stable, Empty"]).out.splitlines()
+    assert both == ["GROUP           STATE", "g               Empty"]
     assert tool(groups, group, ["--compat", "2.6", "--list"]).out == "g\n"
     states = "PreparingRebalance, CompletingRebalance, Stable, Dead, Empty"
     wrong = tool(groups, group, [*words, "stable"])
