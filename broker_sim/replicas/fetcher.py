@@ -116,8 +116,7 @@ class ReplicaFetcher:
                 self._answered()
                 self._client.close()
                 if not self._is_given_up:
-                    self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
-                    self._delay(self._states.values())
+                    self._unanswered(error, self._states.values())
             if self._is_given_up:
                 self._is_given_up, self._wait_ms = False, min(FIRST_WAIT_MS, self._wait_max_ms)
 
@@ -133,6 +132,11 @@ class ReplicaFetcher:
         until = asyncio.get_running_loop().time() + self._backoff_s
         for state in states:
             state.not_before = until
+
+    def _unanswered(self, error: OSError, states: Iterable[FetchProgress]) -> None:
+        self._client.close()
+        self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
+        self._delay(states)
 
     def _is_ready(self, topic_partition: TopicPartition, state: FetchProgress, now_s: float) -> bool:
         return state.not_before <= now_s and not state.is_failed and not self._is_paused(topic_partition)
@@ -189,15 +193,18 @@ class ReplicaFetcher:
             case ErrorCode.NONE:
                 self._process(topic_partition, state, result)
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._reset_offset(topic_partition, state)
-            case ErrorCode.FENCED_LEADER_EPOCH:
-                self._fenced(topic_partition, state)
-            case _:
-                self._delay([state])
+                try:
+                    await self._reset_offset(topic_partition, state)
+                except OSError as error:  # the other partitions of this answer have theirs
+                    self._unanswered(error, [state])
+            case error:
+                self._refused(topic_partition, state, error)
 
-    def _fenced(self, topic_partition: TopicPartition, state: FetchProgress) -> None:
-        """The leader is ahead of us: the controller will tell us too, and then the state is another."""
-        self._fail(topic_partition, state, ErrorCode.FENCED_LEADER_EPOCH.name)
+    def _refused(self, topic_partition: TopicPartition, state: FetchProgress, error: ErrorCode) -> None:
+        if error is ErrorCode.FENCED_LEADER_EPOCH:  # the controller will tell us too, and then the state is another
+            self._fail(topic_partition, state, error.name)
+        else:
+            self._delay([state])
 
     def _process(self, topic_partition: TopicPartition, state: FetchProgress, result: FetchResult) -> None:
         partition = state.partition
@@ -241,7 +248,7 @@ class ReplicaFetcher:
         if self._states.get(topic_partition) is not state or log is None:
             return
         if error is not ErrorCode.NONE:
-            self._delay([state])
+            self._refused(topic_partition, state, error)
             return
         if end < log.leo:
             self._truncate(topic_partition, state, end)
@@ -280,10 +287,8 @@ class ReplicaFetcher:
         log = state.partition.log
         if log is None:
             return
-        if end.error is ErrorCode.FENCED_LEADER_EPOCH:
-            self._fenced(topic_partition, state)
-        elif end.error is not ErrorCode.NONE:
-            self._delay([state])
+        if end.error is not ErrorCode.NONE:
+            self._refused(topic_partition, state, end.error)
         else:
             offset, is_done = truncation_point(
                 end, initial_offset=state.offset, leo=log.leo, local=log.end_offset_for_epoch(end.leader_epoch)

@@ -65,13 +65,15 @@ class Scene:
         table: Any = SimpleNamespace(
             broker_id=2, settings=ReplicaSettings(log_dirs=()), follower_quota=quota, now_ms=lambda: 77,
             supervisor=SimpleNamespace(keep=lambda name, work: asyncio.get_running_loop().create_task(work())),
-            log=SimpleNamespace(info=lambda event, **keys: None), wait_for_disks=self._wait,
+            log=SimpleNamespace(info=lambda event, **keys: None, debug=lambda event, **keys: None),
+            wait_for_disks=self._wait,
             note_failure=lambda error: self.said.append(("noted", error)),
             meters=SimpleNamespace(
                 copied_in=lambda size, *, is_reassigned: self.said.append(("copied", size, is_reassigned))
             ),
         )  # fmt: skip
         client: Any = SimpleNamespace(exchange=self._exchange, close=lambda: None)
+        self.table = table
         self.fetcher = ReplicaFetcher(table, client, lambda tp: False, 1)
         self.partition: Any = SimpleNamespace(
             topic_partition=TP, log=self.log, hw=END, truncate=lambda offset: 0,
@@ -139,5 +141,68 @@ def test_an_answer(name: str) -> None:
             for now in {0, meanwhile}:
                 scene = Scene(now, FAILURES[name], answer, is_added)
                 assert await scene.play() == expected(now, FAILURES[name], answer, is_added), (now, answer)
+
+    run(main())
+
+
+#: what the leader says when it is asked for the end and for the start of its log; whether the partition is then out of
+#: service, else it is asked for again after the backoff
+NO_RESETS: dict[str, tuple[list[Exception | ErrorCode], bool]] = {
+    "no connection": ([OSError("refused")], False),
+    "no connection any more": ([ErrorCode.NONE, OSError("reset")], False),
+    "not the leader": ([ErrorCode.NOT_LEADER_OR_FOLLOWER], False),
+    "not the leader any more": ([ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER], False),
+    "a later epoch": ([ErrorCode.FENCED_LEADER_EPOCH], True),
+    "a later epoch now": ([ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH], True),
+}
+
+
+@pytest.mark.parametrize("what", NO_RESETS)
+def test_an_offset_that_cannot_be_reset_leaves_the_other_partitions_of_the_answer_alone(what: str) -> None:
+    """Source: Kafka 3.9 `AbstractFetcherThread.handleOutOfRangeError`."""
+
+    async def main() -> None:
+        answers, is_out_of_service = NO_RESETS[what]
+        before, lost, after = tps = [TopicPartition("t", number) for number in range(3)]
+        scene, fetches = (
+            Scene(0, None, FetchResult(ErrorCode.NONE), is_added=True),
+            list[tuple[dict[Any, int], float]](),
+        )
+        closed, said = list[None](), list(answers)
+        await scene.fetcher.stop()
+
+        async def exchange(due: Any, *, max_wait_ms: int) -> Any:
+            fetches.append(({tp: ask.fetch_offset for tp, ask in due.items()}, asyncio.get_running_loop().time()))
+            if len(fetches) > 1:
+                await asyncio.sleep(0.1)
+                return {}
+            taken = FetchResult(ErrorCode.NONE, END, END, -1, b"xx")
+            return {before: taken, lost: FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE), after: taken}
+
+        async def list_offset(tp: TopicPartition, **_: Any) -> tuple[ErrorCode, int]:
+            answer = said.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer, END + 9
+
+        async def no_wait(sizes: Any) -> None:
+            assert dict(sizes) == {before: 2, lost: 0, after: 2}
+
+        scene.table.wait_for_disks = no_wait
+        client: Any = SimpleNamespace(exchange=exchange, list_offset=list_offset, close=lambda: closed.append(None))
+        fetcher = ReplicaFetcher(scene.table, client, lambda tp: False, 1)
+        for tp in tps:
+            partition: Any = SimpleNamespace(**vars(scene.partition) | {"topic_partition": tp, "log": Log(None)})
+            fetcher.add(partition, epoch=4, offset=END)
+        await asyncio.sleep(2.5)
+        assert ("throttled", 4, 77) in scene.said
+        (first, began), (second, then), *_ = fetches
+        assert (first, then - began) == (dict.fromkeys(tps, END), 0)
+        assert second == {before: END + 2, after: END + 2}
+        again = [round(at - began, 3) for due, at in fetches[1:] if due.get(lost) == END]
+        assert [at >= 1 for at in again[:1]] == ([] if is_out_of_service else [True])
+        assert fetcher.failed_partitions == is_out_of_service
+        assert len(closed) == isinstance(answers[-1], OSError), "a connection that failed is not used again"
+        await fetcher.stop()
 
     run(main())
