@@ -165,6 +165,7 @@ REWRITTEN: list[tuple[str, list[tuple[list[int], str]], list[str], list[int]]] =
     ("one after it is undone", [([0], ".cleaned"), ([1, 2], ".swap")], [], []),
     ("so is one of the same", [([1], ".cleaned"), ([1], ".swap")], [], []),
     ("and each after the first", [([0], ".swap"), ([1], ".cleaned"), ([2], ".swap")], [], [0]),
+    ("which is the first of several", [([0], ".cleaned"), ([1], ".swap"), ([2], ".cleaned")], [], []),
     ("indexes alone are nothing", [], ["{0}.index.swap", "{1}.timeindex.swap"], []),
     ("what was to go goes", [], ["{1}.log.deleted", "{1}.index.deleted", "{0}.snapshot.tmp"], []),
 ]
