@@ -32,6 +32,10 @@ ROWS = [
     ("the largest relative offset", {}, {}, ((1 << 31) - 1, 1_000), 1_000, None),
     ("one more", {}, {}, (1 << 31, 1_000), 1_000, "offset"),
     ("also in an empty segment", {"size": 0}, {}, (1 << 31, 1_000), 1_000, "offset"),
+    ("counted from the first one on", {"base_offset": 1 << 40}, {}, ((1 << 40) + (1 << 31) - 1, 1_000), 1_000, None),
+    ("one more there", {"base_offset": 1 << 40}, {}, ((1 << 40) + (1 << 31), 1_000), 1_000, "offset"),
+    ("of a time of 0", {"first_timestamp": 0}, {}, (10, 500), 9_000, None),
+    ("older than that", {"first_timestamp": 0}, {}, (10, 501), 1_000, "time"),
 ]  # fmt: skip
 
 
@@ -95,6 +99,7 @@ def test_the_oldest_go(_: Any, changes: Any, hw: Any, start: Any, last: Any, now
 #: after 1,500 ms, where records are kept for 500 ms
 OF_FILES = [
     ("records with a time do not ask the file", (2_000, 1), (2_000, 1), (9, 9), "delete", 0),
+    ("nor do those of a time of 0", (0, 9_000), (0, 9_000), (9, 9), "delete", 2),
     ("nor do old ones", (1, 9_000), (1, 9_000), (9, 9), "delete", 2),
     ("as old as it may get", (-1, 1_000), (-1, 1_000), (9, 9), "delete", 0),
     ("older", (-1, 999), (-1, 1_000), (9, 9), "delete", 1),
