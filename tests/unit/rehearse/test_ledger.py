@@ -68,6 +68,14 @@ def test_what_was_wrong_before_counts_from_the_begin_on(
     assert +ledger.leaders == ({} if ends == "deleted" or (ends == "still so" and state.leader is None) else {ONE: 1})
 
 
+def test_an_isr_changes_by_who_is_in_it_and_not_by_its_order() -> None:
+    ledger = Ledger({}, default_min_isr=1)
+    put(ledger, RESTS, WELL, 0)
+    for isr, changes in (((TWO, ONE), 0), ((TWO,), 1), ((TWO, ONE), 2), ((ONE, TWO), 2), ((ONE, THREE), 3)):
+        ledger.decided(TP, LeaderAndIsr(leader=ONE, isr=isr), 1)
+        assert ledger.isr_changes == changes
+
+
 PARTITIONS = [TP, TopicPartition("t", 1), TopicPartition("other", 0)]
 MIN_ISRS = {"t": 2}
 DEFAULT_MIN_ISR = 3
