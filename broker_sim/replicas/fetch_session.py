@@ -55,7 +55,9 @@ class _Session:
     epoch: int = 1
     #: never changed: another one takes its place, since a request that waits reads those of its time
     partitions: Mapping[TopicPartition, FetchPartition] = field(default_factory=dict)
-    #: partition -> (high watermark, log start offset) as last sent; nothing after an error, so that the next is sent.
+    #: partition -> (high watermark, log start offset) as last sent; nothing after an error or when the client is in
+    #: another term, so that the next is sent. (Kafka does not tell a new term again: a follower that passed an answer
+    #: over, since its term began meanwhile, keeps its log start until the next record.)
     sent: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -66,6 +68,10 @@ class _Session:
     def update(self, partitions: Mapping[TopicPartition, FetchPartition], forgotten: Sequence[TopicPartition]) -> None:
         if not partitions and not forgotten:
             return
+        for topic_partition, asked in partitions.items():
+            before = self.partitions.get(topic_partition)
+            if before is not None and before.current_leader_epoch != asked.current_leader_epoch:
+                self.sent.pop(topic_partition, None)  # answers of the term before may have been passed over
         changed = {**self.partitions, **partitions}
         for topic_partition in forgotten:
             changed.pop(topic_partition, None)

@@ -76,6 +76,22 @@ def test_an_incremental_answer_has_what_changed(result: Any, is_sent: Any) -> No
     assert (list(answer.partitions), answer.session_id) == ([A] if is_sent else [], session_id)
 
 
+@pytest.mark.parametrize(("changes", "is_sent"), [({"current_leader_epoch": 2}, True), ({"fetch_offset": 1}, False)])
+def test_who_is_in_another_term_is_told_again(changes: dict[str, int], is_sent: bool) -> None:
+    """A follower passes the answer over that comes when its term has begun; its log start would stay what it was."""
+    sessions = cache()
+    session_id = opened(sessions)
+    context = sessions.open(
+        session_id=session_id,
+        session_epoch=1,
+        partitions={A: WANTED._replace(**changes), B: WANTED},
+        forgotten=[],
+        is_from_follower=True,
+        now_ms=0,
+    )
+    assert list(context.answer({A: QUIET, B: QUIET}).partitions) == ([A] if is_sent else [])
+
+
 def test_after_an_error_the_partition_is_sent_again() -> None:
     sessions = cache()
     session_id = opened(sessions, [A])
