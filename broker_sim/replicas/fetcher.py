@@ -134,7 +134,6 @@ class ReplicaFetcher:
             state.not_before = until
 
     def _unanswered(self, error: OSError, states: Iterable[FetchProgress]) -> None:
-        self._client.close()
         self._table.log.debug(ev.REQUEST_FAILED, leader=self._leader, reason=repr(error))
         self._delay(states)
 
@@ -196,6 +195,7 @@ class ReplicaFetcher:
                 try:
                     await self._reset_offset(topic_partition, state)
                 except OSError as error:  # the other partitions of this answer have theirs
+                    self._client.close()
                     self._unanswered(error, [state])
             case error:
                 self._refused(topic_partition, state, error)

@@ -39,7 +39,7 @@ from controller.rehearse.scenario import (
 )
 from controller.wire import cluster_file
 from controller.wire.cluster_file import ClusterShape
-from controller.wire.document_errors import NotYaml, Place, first_error, line_of, read
+from controller.wire.document_errors import NotYaml, Place, compose, first_error, line_of, read
 
 _TOP: Final = (
     "name", "cluster", "settings", "limits", "acks", "controllers", "broker_start", "broker_stop", "batch_bytes",
@@ -105,10 +105,9 @@ def _text(path: Path) -> str:
 def _document(text: str, name: str) -> tuple[dict[str, Any], dict[str, int], dict[str, list[int]]]:
     """The document, the line of each key at the top, and those of the rows of each list there."""
     try:
-        document = read(text, name)
+        document, root = read(text, name), compose(text, name)
     except NotYaml as error:
         raise ScenarioError(str(error)) from error
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
     if not isinstance(document, dict) or not isinstance(root, yaml.MappingNode):
         raise ScenarioError(f"{name}, line 1: expected a mapping; there are {', '.join(_TOP)}")
     lines: dict[str, int] = {}

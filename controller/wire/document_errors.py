@@ -5,7 +5,8 @@ Pydantic names the place within the value and speaks of Python's types; a person
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import yaml
@@ -52,14 +53,55 @@ class _EachKeyOnce(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: igno
 
 
 def read(text: str, name: str) -> Any:
-    """The value of the YAML text of that name. Raises NotYaml, also where a key is in one mapping twice."""
+    """The value of the YAML text of that name. Raises NotYaml, also where a key is in one mapping twice, and for what
+    looks like a value and is none, as the date 2026-13-45."""
     try:
-        return yaml.load(text, Loader=_EachKeyOnce)
+        with _only_yaml(name):
+            return yaml.load(text, Loader=_EachKeyOnce)
+    except ValueError as error:
+        if isinstance(error, NotYaml):
+            raise
+        root = compose(text, name)
+        line = 1 + min((node.start_mark.line for node in _scalars(root) if not _is_value(node)), default=0)
+        raise NotYaml(f"{name}, line {line}: {error}; text may stand in quotes") from error
+
+
+def compose(text: str, name: str) -> Any:
+    """The nodes of the YAML text of that name, which know their lines; None of an empty one. Raises NotYaml."""
+    with _only_yaml(name):
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+@contextmanager
+def _only_yaml(name: str) -> Iterator[None]:
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise NotYaml(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise NotYaml(f"{name}: not YAML: {error}") from error
+
+
+def _scalars(root: yaml.Node) -> Iterator[yaml.Node]:
+    """Each once, in any order; an alias may lead back to where it stands."""
+    left, seen = [root], set[int]()
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.ScalarNode):
+            yield node
+        elif id(node) not in seen:
+            seen.add(id(node))
+            is_mapping = isinstance(node, yaml.MappingNode)
+            left += [each for pair in node.value for each in pair] if is_mapping else node.value
+
+
+def _is_value(node: yaml.Node) -> bool:
+    try:
+        yaml.SafeLoader("").construct_object(node)
+    except ValueError:
+        return False
+    return True
 
 
 class WrongPlace(ValueError):

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import yaml
 
+from controller.wire.document_errors import NotYaml, compose
 from controller.wire.fault_rows import ExpireSession, Fault, FaultError, parse_row
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -85,12 +86,9 @@ def parse(text: str, name: str = "scenario", *, beside: Sequence[str] = ()) -> S
     Raises FaultError: file, line, row, what is wrong and what is allowed.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise FaultError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
-    except (yaml.YAMLError, RecursionError) as error:
-        raise FaultError(f"{name}: not YAML: {error}") from error
+        root = compose(text, name)
+    except NotYaml as error:
+        raise FaultError(str(error)) from error
     if root is None:
         raise FaultError(f"{name}: is empty; expected a mapping with `faults`, a list")
     top = _mapping(root, name, "the file")

@@ -18,7 +18,7 @@ Each step is a command of kwob that one could type; `words` says which.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 import yaml
@@ -27,6 +27,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from controller.admin.checks.conditions import Condition
 from controller.local.load.measure import KEYS_MAX, PAUSE_S, RATE_MAX, THREADS_MAX, parse_size
 from controller.wire import fault_scenario
+from controller.wire.document_errors import NotYaml, compose, read
 from controller.wire.fault_rows import FaultError
 
 #: Of a load that the scenario's end ends.
@@ -205,8 +206,11 @@ class Scenario(_Row):
 def parse(text: str, name: str) -> Scenario:
     """The scenario in a file's text. Raises: FaultError: file, line, what is wrong and what is allowed."""
     faults = fault_scenario.parse(text, name, beside=fault_scenario.PARTS)
-    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
-    document = {key: value for key, value in _loaded(text, root, name).items() if key in fault_scenario.PARTS}
+    try:
+        root, values = compose(text, name), read(text, name)
+    except NotYaml as error:
+        raise FaultError(str(error)) from error
+    document = {key: value for key, value in values.items() if key in fault_scenario.PARTS}
     try:
         scenario = Scenario.model_validate({key: value for key, value in document.items() if value is not None})
         for step in scenario.steps:
@@ -222,39 +226,6 @@ def parse(text: str, name: str) -> Scenario:
     if late:
         raise FaultError(f"{name}: a load begins at {late[0]} ms and ends at once; give it `for`, or the file an `end`")
     return scenario.model_copy(update={"faults": faults, "length_ms": length_ms})
-
-
-def _loaded(text: str, root: yaml.Node, name: str) -> Any:
-    """The file's values. Raises: FaultError, for what looks like a value and is none, as the date 2026-13-45."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise FaultError(f"{name}, line {line}: not YAML: {error.problem or error.context}") from error
-    except ValueError as error:
-        line = 1 + min((node.start_mark.line for node in _scalars(root) if not _is_value(node)), default=0)
-        raise FaultError(f"{name}, line {line}: {error}; text may stand in quotes") from error
-
-
-def _scalars(root: yaml.Node) -> Iterator[yaml.Node]:
-    """Each once, in any order; an alias may lead back to where it stands."""
-    left, seen = [root], set[int]()
-    while left:
-        node = left.pop()
-        if isinstance(node, yaml.ScalarNode):
-            yield node
-        elif id(node) not in seen:
-            seen.add(id(node))
-            is_mapping = isinstance(node, yaml.MappingNode)
-            left += [each for pair in node.value for each in pair] if is_mapping else node.value
-
-
-def _is_value(node: yaml.Node) -> bool:
-    try:
-        yaml.SafeLoader("").construct_object(node)
-    except ValueError:
-        return False
-    return True
 
 
 def _first(error: ValidationError, root: yaml.Node, name: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from controller.rules.configs.values import ConfigType, InvalidConfig
 from controller.wire.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ def undescribable(kind: int) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, _MALFORMED)
 
 
-_MALFORMED = (
+_MALFORMED: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
 )

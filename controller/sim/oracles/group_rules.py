@@ -247,7 +247,7 @@ class WatchedGroup(Group):
         """`name`: of its coordinator."""
         super().__init__(group_id, settings)
         self._judge = GroupJudge(f"{group_id} of {name}", settings, broken)
-        #: Told when a commit may go ahead, and when the group dies.
+        #: Told when the group dies.
         self.on_death: Callable[[Group], None] | None = None
 
     def restore(self, **values: object) -> None:

@@ -80,6 +80,11 @@ REFUSED = [
     ("a pause that loads do not tell", "expect:\n  pause: 900ms", "expect pause: Input should be greater than or"),
     ("no YAML", "a: [", "line 1: not YAML"),
     (
+        "a key twice",
+        "topics:\n  - {topic: a,\n     partitions: 2, partitions: 3}",
+        "line 3: not YAML: 'partitions' is there",
+    ),
+    (
         "no date",
         "topics:\n  - {topic: a}\n  - {topic: 2026-13-45}",
         "line 3: month must be in 1..12; text may stand in",

@@ -308,6 +308,7 @@ WRONG_LINES = [
     ("brokers: []", 1, "brokers: expected at least 1, there are 0"),
     ("brokers:\n- {id: 1}\n- {id: x}", 3, "brokers.1.id: expected a whole number, not 'x'"),
     ("brokers:\n- {id: 1}\n- {id: 1}", 3, "broker 1 is there twice"),
+    ("brokers:\n- {id: 1,\n   rack: 2026-13-45}", 3, "month must be in 1..12; text may stand in quotes"),
     ("brokers:\n- {id: 1,\n   rack: a,\n   rack: b}", 4, "not YAML: 'rack' is there twice"),
     (
         "brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions:\n    - [1]\n    - [1, 7]",

@@ -20,18 +20,8 @@ from controller.wire.zk_operations import (
     ZkSessionExpired,
 )
 from controller.world.simulated.net import Latency
-from controller.world.simulated.world import ZOOKEEPER, Machine, World, run_world
-from controller.world.simulated.zk_session import SimulatedSession
-
-
-async def session_of(machine: Machine, *, timeout_ms: int = 6_000) -> tuple[SimulatedSession, list[str]]:
-    seen: list[str] = []
-
-    def on_watch(event: WatchEvent) -> None:
-        seen.append(event.path)
-
-    connector = machine.connector(session_timeout_ms=timeout_ms)
-    return await connector.connect(on_watch=on_watch, on_expired=lambda: seen.append("expired")), seen
+from controller.world.simulated.world import ZOOKEEPER, World, run_world
+from tests.worlds.machines import session_of
 
 
 def test_a_session_expires_by_fault_for_it_alone_and_is_told_at_once_or_when_it_is_back() -> None:

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from controller.wire.zk_operations import Create, GetData, WatchEvent
+from controller.wire.zk_operations import Create, GetData
 from controller.world.ports import Connection
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER, Machine, ProgramFailed, World, run_world
-from controller.world.simulated.zk_session import SimulatedSession
+from tests.worlds.machines import session_of
 
 
 async def ticks(seen: list[str], name: str = "tick") -> None:
@@ -19,16 +19,6 @@ async def ticks(seen: list[str], name: str = "tick") -> None:
     while True:
         seen.append(name)
         await asyncio.sleep(1)
-
-
-async def session_of(machine: Machine, *, timeout_ms: int = 6_000) -> tuple[SimulatedSession, list[str]]:
-    seen: list[str] = []
-
-    def on_watch(event: WatchEvent) -> None:
-        seen.append(event.path)
-
-    connector = machine.connector(session_timeout_ms=timeout_ms)
-    return await connector.connect(on_watch=on_watch, on_expired=lambda: seen.append("expired")), seen
 
 
 def test_a_program_that_stands_still_for_a_moment_keeps_its_session_and_one_that_is_paused_does_not() -> None:
