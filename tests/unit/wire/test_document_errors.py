@@ -48,3 +48,9 @@ def test_a_key_that_is_there_twice_is_refused_wherever_it_is(text: str, line: in
 def test_the_same_key_of_other_mappings_and_what_another_mapping_lends_are_no_second_one() -> None:
     text = "base: &base {a: 1, b: 2}\nrows: [{a: 1}, {a: 2}]\nown: {<<: *base, b: 3}"
     assert read(text, "f.yaml") == {"base": {"a": 1, "b": 2}, "rows": [{"a": 1}, {"a": 2}], "own": {"a": 1, "b": 3}}
+
+
+@pytest.mark.parametrize("text", ["a: 1\nb: [2020-01-01,\n  2026-13-45]", "a: &it\n- *it\n- 2026-13-45"])
+def test_what_looks_like_a_value_and_is_none_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(NotYaml, match=r"^f.yaml, line 3: month must be in 1..12; text may stand in quotes$"):
+        read(text, "f.yaml")
