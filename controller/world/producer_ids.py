@@ -42,7 +42,7 @@ class ProducerIds:
         path = ProducerIdBlockZNode.path
         for _ in range(_CLAIM_RACES):
             (found,) = await self._zk.perform([GetData(path)])
-            if found.stat is None or not found.ok:  # to begin again at 0 would give ids out twice
+            if found.stat is None:  # to begin again at 0 would give ids out twice
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} cannot be read: {found.code.name}")
             if not found.data and found.stat.version:  # empty it is made, never written
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{path} is empty, though it was written before")

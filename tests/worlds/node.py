@@ -82,12 +82,13 @@ class Cluster:
     def _listeners(self, host: str) -> tuple[NodeListener, ...]:
         return self.listeners or (NodeListener(host=host, port=PORT),)
 
-    async def register(self, number: int, rack: str | None = None) -> None:
+    async def register(self, number: int, rack: str | None = None, listener: str = "PLAINTEXT") -> None:
         """A broker that answers NONE to every control request."""
         machine = self.world.machine(f"broker-{number}")
         await machine.network.listen(machine.name, 9092, _agree)
         session = await machine.connector().connect(on_watch=lambda event: None, on_expired=lambda: None)
-        broker = Broker(broker_id=BrokerId(number), endpoints=(Endpoint(host=machine.name, port=9092),), rack=rack)
+        endpoint = Endpoint(host=machine.name, port=9092, listener=listener)
+        broker = Broker(broker_id=BrokerId(number), endpoints=(endpoint,), rack=rack)
         await session.perform(
             [Create(znodes.BrokerIdZNode.path(number), znodes.BrokerIdZNode.encode(broker, 0), ephemeral=True)]
         )

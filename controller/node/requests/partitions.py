@@ -127,8 +127,6 @@ async def _registered_brokers(node: Node) -> list[BrokerRack]:
     found = await node.zk.perform([GetData(znodes.BrokerIdZNode.path(broker_id)) for broker_id in listed])
     brokers = []
     for broker_id, result in zip(listed, found, strict=True):
-        if not result.ok:
-            continue
         try:
             broker = znodes.BrokerIdZNode.decode(broker_id, result.data)
         except znodes.ZnodeError:

@@ -6,6 +6,7 @@ from typing import Any
 
 from controller.node import config
 from controller.rules.configs.listeners import NodeListener
+from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import Endpoint
 from controller.world.client import BrokerConnection
@@ -46,9 +47,33 @@ def test_what_is_advertised_is_told() -> None:
     run_world(1, main)
 
 
-async def ask(cluster: Cluster, port: int) -> Any:
+def test_a_leader_without_the_listener_of_the_question_is_not_named() -> None:
+    """Clients from Metadata 6 on hear why; the others are told to ask again."""
+
+    async def main(world: World) -> None:
+        cluster = Cluster(world, SETTINGS)
+        cluster.listeners = LISTENERS
+        await cluster.start()
+        await world.until(lambda: cluster.controller.state.serving, within_s=10, what="the controller is in office")
+        await cluster.register(1, listener="INTERNAL")
+        row = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+        [made] = (await ask(cluster, 9092, ApiKey.CREATE_TOPICS, 5, {"topics": [row], "timeout": 5_000})).topics
+        assert made.error_code == ErrorCode.NONE
+        for port, leader, brokers in ((9092, 1, [1, CONTROLLER_ID]), (9094, -1, [CONTROLLER_ID])):
+            for version in range(10):
+                answer = await ask(cluster, port, ApiKey.METADATA, version, {"topics": [{"name": "t"}]})
+                reason = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+                [found] = answer.topics[0].partitions
+                assert (found.error_code, found.leader_id) == (ErrorCode.NONE if leader == 1 else reason, leader)
+                assert [broker.node_id for broker in answer.brokers] == brokers, version
+        await cluster.machine.run(cluster.controller.stop())
+
+    run_world(1, main)
+
+
+async def ask(cluster: Cluster, port: int, api: ApiKey = ApiKey.METADATA, version: int = 9, body: Any = None) -> Any:
     connection = await BrokerConnection.open(cluster.client.network, HOST, port, client_id="test")
-    answer = await connection.call(ApiKey.METADATA, 9, {"topics": []})
+    answer = await connection.call(api, version, body or {"topics": []})
     connection.close()
     return answer
 

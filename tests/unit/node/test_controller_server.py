@@ -157,6 +157,16 @@ def test_idle_connections_are_closed(play: Play) -> None:
     play(scenario, brokers=0, settings={"connections.max.idle.ms": "5000"})
 
 
+def test_connections_may_be_idle_for_ever(play: Play) -> None:
+    async def scenario(cluster: Any) -> None:
+        connection = await connect(cluster)
+        await cluster.world.sleep(1_000_000)
+        connection.send(GOOD)
+        assert len(await frames_of(connection, 1)) == 1
+
+    play(scenario, brokers=0, settings={"connections.max.idle.ms": "-1"})
+
+
 def test_a_peer_that_reads_nothing_is_closed_in_the_end(play: Play) -> None:
     async def scenario(cluster: Any) -> None:
         connection = await connect(cluster)

@@ -20,7 +20,7 @@ UNWRITABLE = "/brokers/topics/unwritable"
 
 async def made(cluster: Any, topics: Mapping[str, Sequence[Sequence[int]]]) -> None:
     """Creates topics of these replicas."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": name,
             "num_partitions": -1,
@@ -34,7 +34,7 @@ async def made(cluster: Any, topics: Mapping[str, Sequence[Sequence[int]]]) -> N
 
 async def grow(cluster: Any, *rows: tuple[str, int, list[list[int]] | None], **more: Any) -> Answers:
     topics = [
-        {"name": name, "count": count, "assignments": lists and [{"broker_ids": ids} for ids in lists]}
+        {"name": name, "count": count, "assignments": None if lists is None else [{"broker_ids": i} for i in lists]}
         for name, count, lists in rows
     ]
     answer = await cluster.ask(ApiKey.CREATE_PARTITIONS, 2, {"topics": topics, "timeout": 5_000, **more})

@@ -105,6 +105,14 @@ def test_a_later_member_of_gzip_that_is_cut_off_is_corrupt(cut: int) -> None:
         decompress(Codec.GZIP, (gzip.compress(b"one") + gzip.compress(bytes(range(99))))[:-cut])
 
 
+@pytest.mark.parametrize("codec", [c for c in Codec if c is not Codec.NONE])
+def test_what_is_cut_off_is_not_called_too_large(codec: Codec) -> None:
+    whole = compress(codec, random.Random(1).randbytes(100_000))
+    with pytest.raises(KafkaError, match=f"^{codec.name.lower()} data does not decompress: (?!more than)") as refused:
+        decompress(codec, whole[: len(whole) // 2])
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
 @settings(max_examples=100)
 @given(st.sampled_from([c for c in Codec if c is not Codec.NONE]), st.binary(max_size=60))
 def test_arbitrary_bytes_decompress_or_are_corrupt(codec: Any, data: Any) -> None:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.zk_operations import Create, Delete, WatchEvent, ZkCode, ZkSessionExpired
+from controller.wire.zk_operations import Create, Delete, GetData, WatchEvent, ZkCode, ZkSessionExpired
 from controller.wire.znodes import ConfigChangesZNode
 from controller.world.config_notices import RETRY_S, ConfigNotices, Unreadable
 from controller.world.ports import ZkSession
@@ -110,6 +110,26 @@ def test_a_notice_counts_as_taken_when_it_has_been_acted_upon() -> None:
         assert changed == [f"topics/{name}" for name in "abbcdde"]
 
     with_follower(scenario, failing={"topics/b": [EXPIRED], "topics/d": [EXPIRED]})
+
+
+@pytest.mark.parametrize("code", [ZkCode.NO_AUTH, ZkCode.NO_NODE])
+def test_a_notice_that_is_refused_or_gone_hides_none_behind_it(code: ZkCode) -> None:
+    """As in Kafka it is passed over, for good; the log says so once, but of one that somebody else deleted."""
+
+    async def scenario(zk: ZkSession, server: SimulatedZooKeeper, changed: list[str]) -> None:
+        first = f"{ConfigChangesZNode.sequence_path}0000000000"
+        server.tree.refusal = lambda op: code if isinstance(op, GetData) and op.path == first else None
+        await notify(zk, "topics/a", "topics/b")
+        await notify(zk, "topics/c")
+        server.tree.refusal = lambda _: None
+        await notify(zk, "topics/d")
+        assert changed == ["topics/b", "topics/c", "topics/d"]
+
+    with capture_logs() as logged:
+        with_follower(scenario)
+    lines = [(line["event"], line["path"], line["reason"]) for line in logged]
+    refused = (ev.CONFIG_REFUSED, f"{ConfigChangesZNode.sequence_path}0000000000", "NO_AUTH")
+    assert lines == ([refused] if code is ZkCode.NO_AUTH else [])
 
 
 def test_a_list_that_is_refused_hides_no_notice() -> None:

@@ -11,7 +11,15 @@ from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.states import KazooState
 
 from controller.wire.zk_operations import Check, Create, GetData, Multi, SetData, ZkCode, ZkOp, ZkResult
-from controller.world.large_requests import LOSSES_MAX, REQUEST_BYTES_ALWAYS_TAKEN, REQUEST_BYTES_MAX, bytes_of
+from controller.world.large_requests import (
+    LOSSES_MAX,
+    REQUEST_BYTES_ALWAYS_TAKEN,
+    REQUEST_BYTES_MAX,
+    bytes_of,
+    is_given_up,
+    is_too_large,
+    refusal,
+)
 from controller.world.ports import ZkSession
 from controller.world.real import jute, zookeeper
 from controller.world.real.zookeeper import KazooConnector
@@ -120,3 +128,35 @@ def test_a_small_one_is_sent_however_often_it_is_lost() -> None:
 
 def test_limits() -> None:
     assert REQUEST_BYTES_ALWAYS_TAKEN < DEFAULT < REQUEST_BYTES_MAX
+
+
+def of_bytes(size: int) -> list[ZkOp]:
+    """Operations that count as so many bytes."""
+    write = SetData("/a", b"x" * (size - bytes_of(SetData("/a", b""))))
+    check, create = Check("/e", 3), Create("/a/b", b"")
+    rest = size - bytes_of(check) - bytes_of(create)
+    return [write, Multi((check, Create("/a/b", b"x" * rest)))]
+
+
+LIMITS: list[tuple[int, int, bool, bool]] = [  # bytes, connections lost -> too large to be sent, given up
+    (REQUEST_BYTES_ALWAYS_TAKEN, 99, False, False),
+    (REQUEST_BYTES_ALWAYS_TAKEN + 1, LOSSES_MAX - 1, False, False),
+    (REQUEST_BYTES_ALWAYS_TAKEN + 1, LOSSES_MAX, False, True),
+    (REQUEST_BYTES_MAX, 0, False, False),
+    (REQUEST_BYTES_MAX + 1, 0, True, False),
+]
+
+
+@pytest.mark.parametrize(("size", "losses", "too_large", "given_up"), LIMITS)
+def test_which_are_not_sent_and_what_the_log_says_of_them(
+    size: int, losses: int, too_large: bool, given_up: bool
+) -> None:
+    for op, path in zip(of_bytes(size), ("/a", "/a/b"), strict=True):
+        assert bytes_of(op) == size
+        assert (is_too_large(op), is_given_up(op, losses)) == (too_large, given_up)
+        reason = (
+            f"{losses} connections were lost with it; the server's jute.maxbuffer may be smaller"
+            if losses
+            else f"at most {REQUEST_BYTES_MAX} bytes are sent to ZooKeeper, which is what Kafka reads back"
+        )
+        assert refusal(op, losses) == {"path": path, "bytes": size, "reason": reason}

@@ -115,6 +115,60 @@ def test_no_id_is_given_out_twice_where_the_znode_is_gone() -> None:
     with_zookeeper(scenario)
 
 
+class Between:
+    """A session before each write of which something else happens, so many times."""
+
+    def __init__(self, zk: ZkSession, times: int, happens: Callable[[], Awaitable[object]]) -> None:
+        self._zk, self.left, self._happens = zk, times, happens
+
+    async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
+        if self.left and any(isinstance(op, SetData) for op in ops):
+            self.left -= 1
+            await self._happens()
+        return await self._zk.perform(ops)
+
+
+@pytest.mark.parametrize("races", [1, 3, 49, 50])
+def test_a_block_that_another_claims_meanwhile_is_not_claimed_twice(races: int) -> None:
+    """Who loses again and again is told to try again, and may."""
+
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        await prepare_cluster(zk, random.Random(1))
+        others: list[int] = []
+
+        async def claims() -> None:
+            others.append(await ProducerIds(zk, BrokerId(2)).take())
+
+        mine = ProducerIds(Between(await connect("b"), races, claims), BrokerId(1))
+        if races == 50:
+            with pytest.raises(KafkaError) as refused:
+                await mine.take()
+            assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        own = await mine.take()
+        assert [*others, own] == [BLOCK * number for number in range(races + 1)]
+
+    with_zookeeper(scenario)
+
+
+def test_a_block_that_cannot_be_written_is_not_given_out() -> None:
+    async def scenario(connect: Connect) -> None:
+        zk = await connect("a")
+        await prepare_cluster(zk, random.Random(1))
+
+        async def goes() -> None:
+            await do(zk, Delete(PATH))
+
+        ids = ProducerIds(Between(zk, 1, goes), BrokerId(1))
+        with pytest.raises(KafkaError, match=f"^{PATH} cannot be written: NO_NODE$") as refused:
+            await ids.take()
+        assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        await do(zk, Create(PATH))
+        assert await ids.take() == 0, "the first one was given to nobody"
+
+    with_zookeeper(scenario)
+
+
 def test_a_claim_after_a_block_of_ones_own_goes_on_behind_it() -> None:
     """Somebody starts and makes the missing znode anew: at least who claimed a block knows that ids up to there are
     taken."""
