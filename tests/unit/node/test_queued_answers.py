@@ -77,6 +77,29 @@ def test_an_elected_leader_is_answered_when_it_leads(
     assert waits == ([timeout_ms] if timeout_ms and at_once != 2 else [])
 
 
+def test_an_election_of_all_is_answered_when_all_that_were_elected_lead() -> None:
+    """Those that ever had a leader are asked for, and those left out of the answer whose leader stays."""
+    stays, early, late, never = (TopicPartition("t", number) for number in range(4))
+    leaders = {stays: led_by(1), early: led_by(2), late: led_by(0), never: None}
+
+    async def ask(make: Callable[[int], Any]) -> ElectionAnswer:
+        assert make(1).partitions == {stays, early, late}
+        elected = PartitionOutcome(leader=BrokerId(2))
+        return ElectionAnswer({stays: PartitionOutcome(ErrorCode.ELECTION_NOT_NEEDED), early: elected, late: elected})
+
+    async def wait(condition: Callable[[], bool], timeout_ms: int) -> None:
+        assert not condition(), "one of both leads"
+        leaders[late] = led_by(2)
+        assert condition()
+
+    state = SimpleNamespace(leadership=leaders.get, all_partitions=lambda: list(leaders))
+    node: Any = SimpleNamespace(loop=SimpleNamespace(ask=ask), wait=wait, state=state, check_active=lambda: None)
+    request: Any = SimpleNamespace(api_version=0, body=SimpleNamespace(topic_partitions=None, timeout=5_000))
+    answer = asyncio.run(handle_elect_leaders(node, request))
+    done = [{"partition_id": tp.partition, "error_code": 0, "error_message": None} for tp in (early, late)]
+    assert answer["replica_election_results"] == [{"topic": "t", "partition_result": done}]
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR])
 @pytest.mark.parametrize("named", [None, [], ["t", "u"]], ids=["all", "none", "two topics"])
