@@ -1,4 +1,4 @@
-"""A connection of one task: each answer is that of its request, and whatever else comes ends it."""
+"""Connections, of one task or of several: each answer is that of its request, and whatever else comes ends it."""
 
 from __future__ import annotations
 
@@ -72,29 +72,53 @@ def test_correlation_ids_begin_anew_after_the_last_one(
     play(serve_all, ask, kind)
 
 
+@pytest.mark.parametrize("kind", [SerialConnection, BrokerConnection])
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "reason"),
     [
-        pytest.param(answer(2), id="an answer to another request"),
-        pytest.param(answer(1) + answer(2), id="two answers"),
-        pytest.param(frame(b"\0\0\0\1short"), id="what does not parse"),
-        pytest.param(b"\xff\xff\xff\xff", id="no frame"),
-        pytest.param(b"", id="the end of the stream"),
+        pytest.param(answer(2), "answer to request 2, which is not waiting", id="an answer to another request"),
+        pytest.param(answer(3) + answer(1), "answer to request 3, which is not waiting", id="two answers"),
+        pytest.param(frame(b"\0\0\0\1short"), "does not parse", id="what does not parse"),
+        pytest.param(b"\xff\xff\xff\xff", "frame of -1 bytes", id="no frame"),
+        pytest.param(b"", "closed the connection", id="the end of the stream"),
     ],
 )
-def test_what_is_no_answer_ends_the_connection(sent: bytes) -> None:
+def test_what_is_no_answer_ends_the_connection(
+    kind: type[SerialConnection] | type[BrokerConnection], sent: bytes, reason: str
+) -> None:
     async def serve(connection: Connection) -> None:
         await connection.recv()
         connection.send(sent)
+
+    async def ask(connection: SerialConnection | BrokerConnection) -> None:
+        with pytest.raises(Disconnected, match=reason):
+            await connection.call(*ASKED)
+        assert not connection.is_open
+        with pytest.raises(Disconnected, match="is closed"):
+            await connection.call(*ASKED)
+
+    play(serve, ask, kind)
+
+
+def test_an_answer_too_many_ends_the_connection_behind_that_of_the_call() -> None:
+    """Who has one task knows at once that the answer may be another's."""
+
+    async def serve(connection: Connection) -> None:
+        await connection.recv()
+        connection.send(answer(1) + answer(2))
 
     async def ask(connection: SerialConnection) -> None:
         with pytest.raises(Disconnected):
             await connection.call(*ASKED)
         assert not connection.is_open
-        with pytest.raises(Disconnected):
-            await connection.call(*ASKED)
+
+    async def ask_as_many(connection: BrokerConnection) -> None:
+        assert (await connection.call(*ASKED)).session_id == 7
+        await asyncio.sleep(0)
+        assert not connection.is_open
 
     play(serve, ask)
+    play(serve, ask_as_many, BrokerConnection)
 
 
 def test_a_peer_that_goes_between_two_calls_is_noticed_before_the_next() -> None:
@@ -110,19 +134,26 @@ def test_a_peer_that_goes_between_two_calls_is_noticed_before_the_next() -> None
     play(serve, ask)
 
 
-def test_no_answer_in_time_ends_it() -> None:
+@pytest.mark.parametrize("kind", [SerialConnection, BrokerConnection])
+def test_no_answer_in_time_ends_it(kind: type[SerialConnection] | type[BrokerConnection]) -> None:
+    """Later answers could not be told from this one's; the peer sees the end of the stream."""
+    ended: list[float] = []
+
     async def serve(connection: Connection) -> None:
         while await connection.recv():
             pass
+        ended.append(asyncio.get_running_loop().time())
 
-    async def ask(connection: SerialConnection) -> None:
+    async def ask(connection: SerialConnection | BrokerConnection) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         with pytest.raises(TimeoutError):
             await connection.call(*ASKED, timeout_s=3.0)
-        assert loop.time() - began == pytest.approx(3.0, abs=0.01) and not connection.is_open
+        assert loop.time() - began == pytest.approx(3.0, abs=0.01)
+        await asyncio.sleep(1)
+        assert not connection.is_open and ended == [pytest.approx(began + 3.0, abs=0.1)]
 
-    play(serve, ask)
+    play(serve, ask, kind)
 
 
 class Late:
