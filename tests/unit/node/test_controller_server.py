@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
+from controller.node.loop import EventLost
+from controller.node.requests.context import Api, Node
+from controller.node.server import Limits, Server
 from controller.wire import log_events as ev
 from controller.wire import protocol
+from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.framing import FrameBuffer, frame
 from controller.wire.protocol import ApiKey
+from controller.wire.zk_operations import ZkSessionExpired
+from controller.world.client import BrokerConnection
 from controller.world.ports import Connection
+from controller.world.simulated.loop import run
+from controller.world.simulated.net import SimulatedNetwork
 
 Play = Callable[..., list[Any]]
 
@@ -183,3 +196,55 @@ def test_a_peer_that_reads_nothing_is_closed_in_the_end(play: Play) -> None:
         await asyncio.gather(flooding, return_exceptions=True)
 
     play(scenario, brokers=0)
+
+
+EXPECTED = "The server experienced an unexpected error when processing the request."
+FAILURES: list[tuple[Exception, ErrorCode, str | None, list[str]]] = [  # -> code and text for the peer, reasons logged
+    (KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "no name"), ErrorCode.INVALID_TOPIC_EXCEPTION, "no name", []),
+    (KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "/a holds b"), ErrorCode.UNKNOWN_SERVER_ERROR, None, ["/a holds b"]),
+    (ZkSessionExpired("gone"), ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.", []),
+    (EventLost("Startup failed"), ErrorCode.UNKNOWN_SERVER_ERROR, EXPECTED, ["Startup failed"]),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "text", "logged"), FAILURES, ids=["a refusal", "damage", "session", "event"])
+def test_who_asks_is_answered_however_it_fails_and_the_log_says_why(
+    error: Exception, code: ErrorCode, text: str | None, logged: list[str]
+) -> None:
+    """And what the server can do is told at any time; all else waits until a failover is over."""
+    is_over = asyncio.Event()
+
+    async def handle(node: Any, asked: Any) -> dict[str, Any]:
+        if asked.api_key is ApiKey.API_VERSIONS:
+            return {"error_code": 0, "api_keys": []}
+        assert is_over.is_set()
+        raise error
+
+    def failed(asked: Any, code: ErrorCode, message: str | None) -> dict[str, Any]:
+        return {"error_code": code, "error_message": message}
+
+    async def main() -> None:
+        log, network = structlog.get_logger(), SimulatedNetwork(random.Random(1))
+        api = Api(handle=handle, failed=failed, versions=(0, 1))
+        server = Server(Limits(), log, {ApiKey.API_VERSIONS: api, ApiKey.DESCRIBE_CLUSTER: api})
+        await server.listen(network.view("b"), "b", 9092)
+        node: Any = SimpleNamespace(
+            listener="PLAINTEXT",
+            settled=is_over.wait,
+            log_unexpected=partial(Node.log_unexpected, SimpleNamespace(log=log)),
+        )
+        server.open(node)
+        first, other = [await BrokerConnection.open(network.view("a"), "b", 9092, client_id="me") for _ in range(2)]
+        call = asyncio.ensure_future(first.call(ApiKey.DESCRIBE_CLUSTER, 0, {}))
+        assert (await other.call(ApiKey.API_VERSIONS, 0, {})).error_code == 0
+        await asyncio.sleep(5)
+        assert not call.done()
+        is_over.set()
+        answer = await call
+        assert (answer.error_code, answer.error_message) == (code, text)
+        await server.close()
+
+    with capture_logs() as lines:
+        run(main())
+    said = [(line["event"], line["request"], line["reason"]) for line in lines if line["event"] == ev.REQUEST_FAILED]
+    assert said == [(ev.REQUEST_FAILED, "DescribeCluster", reason) for reason in logged]
