@@ -53,7 +53,8 @@ def test_what_serves_is_started_again_however_it_ends(work: Callable[[], Awaitab
 
     supervisor, consequences, halted = supervised(scenario)
     pauses = [round(after - before, 3) for before, after in pairwise(starts)]
-    assert pauses[0] == RESTART_PAUSE_S and max(pauses) == RESTART_PAUSE_MAX_S
+    assert pauses == [round(min(RESTART_PAUSE_S * 2**n, RESTART_PAUSE_MAX_S), 3) for n in range(len(pauses))]
+    assert pauses[-2:] == [RESTART_PAUSE_MAX_S] * 2, "however long ago it began to fail"
     assert supervisor.failures == {"sender": len(starts)} and len(consequences) == len(starts) and halted == []
 
 
@@ -104,6 +105,36 @@ def test_cancelling_is_no_failure() -> None:
 
     supervisor, consequences, halted = supervised(scenario)
     assert not supervisor.failures and not consequences and not halted
+
+
+def test_the_log_says_which_task_failed_and_why() -> None:
+    async def main() -> None:
+        supervisor = Supervisor(structlog.get_logger())  # whose program nobody can end
+        supervisor.keep("ends", end)
+        await supervisor.once("works", end)
+        await supervisor.once("fails", fail)
+        await supervisor.vital("vital", fail)
+        await supervisor.stop()
+
+    with capture_logs() as lines:
+        run(main())
+    assert [(line["task"], line["reason"], line["consequence"], repr(line["exc_info"])) for line in lines] == [
+        ("ends", "it ended", f"started again after {RESTART_PAUSE_S:g} s", "None"),
+        ("fails", "ValueError('broken')", "left undone", "ValueError('broken')"),
+        ("vital", "ValueError('broken')", "the process ends", "ValueError('broken')"),
+    ]
+
+
+def test_all_that_runs_is_named_and_ends_with_its_supervisor() -> None:
+    async def scenario(supervisor: Supervisor) -> None:
+        starts = {"c": supervisor.keep, "a": supervisor.once, "b": supervisor.vital}
+        tasks = [start(name, asyncio.Event().wait) for name, start in starts.items()]
+        await asyncio.sleep(1)
+        assert supervisor.running == ["a", "b", "c"]
+        await supervisor.stop()
+        assert all(task.cancelled() for task in tasks)
+
+    supervised(scenario)
 
 
 def test_a_task_may_stop_the_supervisor_that_runs_it() -> None:
