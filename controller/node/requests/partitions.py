@@ -56,7 +56,7 @@ async def handle_create_partitions(node: Node, request: Request) -> Body:
             node.log_unexpected(request, error, topic=topic.name)
         else:
             results[topic.name] = _result(topic.name, ErrorCode.NONE, None)
-    if grown and timeout_ms > 0:
+    if timeout_ms > 0:
         await node.wait(lambda: all(node.has_leaders(name, p) for name, p in grown.items()), timeout_ms)
     for name, partitions in grown.items():
         if timeout_ms <= 0 or not node.has_leaders(name, partitions):

@@ -133,7 +133,7 @@ async def _seen(
         state = node.state.leadership(tp)
         return state is not None and state.leader == leader
 
-    if elected and timeout_ms > 0:
+    if timeout_ms > 0:
         await node.wait(lambda: all(leads(tp, leader) for tp, leader in elected.items()), timeout_ms)
     late = PartitionOutcome(error=ErrorCode.REQUEST_TIMED_OUT)
     return {tp: late if tp in elected and not leads(tp, elected[tp]) else o for tp, o in outcomes.items()}
