@@ -8,7 +8,7 @@ the cluster's controller, ZooKeeper mode or KRaft. Source: Kafka 3.9 `KafkaContr
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.admin.cluster.log_dirs import LogDir
@@ -17,6 +17,15 @@ from controller.admin.toolkit.console import commas
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 Dirs = Mapping[BrokerId, Sequence[LogDir]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    path: str
+    size: int
+
+
+_Logs = Mapping[PartitionReplica, _Log]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +116,13 @@ def effect(
     targets: Mapping[TopicPartition, tuple[BrokerId, ...]], log_dirs: Mapping[PartitionReplica, str], now: Now
 ) -> Effect:
     """What executing these targets does. Partitions of `targets` are in `now.partitions`."""
-    moves = tuple(_move(p, targets[p], now) for p in sorted(targets))
+    logs = _logs(now.dirs, are_future=False)
+    moves = tuple(_move(p, targets[p], now, logs) for p in sorted(targets))
     links: Counter[tuple[BrokerId, BrokerId]] = Counter()
     for move in moves:
         for broker in move.meanwhile.adding_replicas:
             if move.leader is not None and broker not in _holders(now, move.partition):
-                links[move.leader, broker] += move.bytes_per_copy
+                links[move.leader, broker] += _left_to_copy(move, broker, logs, now)
     return Effect(
         moves=moves,
         links=dict(sorted(links.items())),
@@ -121,7 +131,7 @@ def effect(
     )
 
 
-def _move(partition: TopicPartition, target: tuple[BrokerId, ...], now: Now) -> PartitionMove:
+def _move(partition: TopicPartition, target: tuple[BrokerId, ...], now: Now, logs: _Logs) -> PartitionMove:
     before = now.partitions[partition]
     current = now.moving.get(partition, ReplicaAssignment(replicas=before.replicas))
     meanwhile = current.reassign_to(target)
@@ -134,7 +144,7 @@ def _move(partition: TopicPartition, target: tuple[BrokerId, ...], now: Now) -> 
         target=target,
         leader=before.leader,
         leader_after=after,
-        bytes_per_copy=_size(now, partition, before.leader),
+        bytes_per_copy=_size(logs, now.dirs, partition, before.leader),
         blocked=_blocked(before, meanwhile, target, now),
     )
 
@@ -150,16 +160,12 @@ def _blocked(before: PartitionInfo, meanwhile: ReplicaAssignment, target: Sequen
     return None
 
 
-def _size(now: Now, partition: TopicPartition, broker: BrokerId | None) -> int:
-    """The size of a broker's log of a partition; of the largest log known when that broker does not tell."""
-    sizes = {
-        at: log.size_bytes
-        for at, dirs in now.dirs.items()
-        for log_dir in dirs
-        for log in log_dir.replicas
-        if log.partition == partition and not log.is_future
-    }
-    return sizes.get(broker, max(sizes.values(), default=0)) if broker is not None else max(sizes.values(), default=0)
+def _size(logs: _Logs, brokers: Iterable[BrokerId], partition: TopicPartition, leader: BrokerId | None) -> int:
+    """The size of the leader's log of a partition; of the largest log there is when the leader does not tell."""
+    found = {broker: logs.get(PartitionReplica(partition, broker)) for broker in brokers}
+    sizes = {broker: log.size for broker, log in found.items() if log is not None}
+    largest = max(sizes.values(), default=0)
+    return largest if leader is None else sizes.get(leader, largest)
 
 
 def _holders(now: Now, partition: TopicPartition) -> set[BrokerId]:
@@ -167,58 +173,91 @@ def _holders(now: Now, partition: TopicPartition) -> set[BrokerId]:
     return set(now.partitions[partition].isr)
 
 
+def _logs(dirs: Dirs, *, are_future: bool) -> _Logs:
+    """The logs of replicas, or the copies under way to another directory of the same broker."""
+    return {
+        PartitionReplica(log.partition, broker): _Log(log_dir.path, log.size_bytes)
+        for broker, listed in dirs.items()
+        for log_dir in listed
+        for log in log_dir.replicas
+        if log.is_future is are_future
+    }
+
+
+def _left_to_copy(move: PartitionMove, broker: BrokerId, logs: _Logs, now: Now) -> int:
+    """Bytes that a broker has still to get: none in the ISR, and not again what it has of a copy under way."""
+    if broker not in move.meanwhile.adding_replicas or broker in _holders(now, move.partition):
+        return 0
+    begun = logs.get(PartitionReplica(move.partition, broker))
+    return max(0, move.bytes_per_copy - (begun.size if begun is not None else 0))
+
+
 def _dirs(moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], now: Now) -> Iterator[DirUse]:
-    """Per directory: all that comes is there before anything goes, which is the worst that can be."""
+    """Per directory: all that comes is there before anything goes, which is the worst that can be.
+
+    A copy that is under way to the directory that is named goes on; one to another is deleted (Kafka 3.9
+    `ReplicaManager.alterReplicaLogDirs`), and so are all logs of a broker that has the partition no more.
+    """
     before: Counter[tuple[BrokerId, str]] = Counter()
     coming: Counter[tuple[BrokerId, str]] = Counter()
     going: Counter[tuple[BrokerId, str]] = Counter()
-    places: dict[PartitionReplica, str] = {}
-    sizes: dict[PartitionReplica, int] = {}
-    logs: Counter[tuple[BrokerId, str]] = Counter()
+    counts: Counter[tuple[BrokerId, str]] = Counter()
     for broker, listed in now.dirs.items():
         for log_dir in listed:
             before[broker, log_dir.path] += sum(log.size_bytes for log in log_dir.replicas)
-            logs[broker, log_dir.path] += len(log_dir.replicas)
-            here = [log for log in log_dir.replicas if not log.is_future]
-            places |= {PartitionReplica(log.partition, broker): log_dir.path for log in here}
-            sizes |= {PartitionReplica(log.partition, broker): log.size_bytes for log in here}
+            counts[broker, log_dir.path] += len(log_dir.replicas)
+    logs, copies = _logs(now.dirs, are_future=False), _logs(now.dirs, are_future=True)
     for move in moves:
-        for broker in move.meanwhile.replicas:
+        for broker in dict.fromkeys((*move.meanwhile.replicas, *now.partitions[move.partition].replicas)):
             replica = PartitionReplica(move.partition, broker)
-            target_dir, place = log_dirs.get(replica), places.get(replica)
-            if place is None and broker in move.meanwhile.adding_replicas:
-                path = target_dir or _emptiest(broker, now.dirs, logs)
-                logs[broker, path] += 1
-                coming[broker, path] += move.bytes_per_copy
-            elif place is not None and broker in move.meanwhile.removing_replicas:
-                going[broker, place] += sizes[replica]
-            elif place is not None and target_dir is not None and target_dir != place:
-                coming[broker, target_dir] += sizes[replica]
-                going[broker, place] += sizes[replica]
+            target_dir, log, copy = log_dirs.get(replica), logs.get(replica), copies.get(replica)
+            if broker not in move.target:
+                for gone in (log, copy):
+                    if gone is not None:
+                        going[broker, gone.path] += gone.size
+                continue
+            if log is None:
+                if broker in move.meanwhile.adding_replicas:
+                    path = target_dir or _emptiest(broker, now.dirs, counts)
+                    counts[broker, path] += 1
+                    coming[broker, path] += move.bytes_per_copy
+                continue
+            left = _left_to_copy(move, broker, logs, now)
+            if left:
+                coming[broker, log.path] += left
+            if target_dir is None:
+                continue
+            if copy is not None and copy.path != target_dir:
+                going[broker, copy.path] += copy.size
+            if target_dir != log.path:
+                coming[broker, target_dir] += _left_between(log.size + left, copy, target_dir)
+                going[broker, log.path] += log.size + left
     for broker, path in sorted(coming.keys() | going.keys()):
         size = before[broker, path]
         peak = size + coming[broker, path]
         yield DirUse(broker=broker, path=path, before=size, peak=peak, after=peak - going[broker, path])
 
 
+def _left_between(size: int, copy: _Log | None, target_dir: str) -> int:
+    """Bytes that a directory has still to get of a log of its broker."""
+    return max(0, size - (copy.size if copy is not None and copy.path == target_dir else 0))
+
+
 def _dir_moves(
     moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], now: Now
 ) -> dict[PartitionReplica, int]:
-    """The replicas that stay on their broker and go to another of its directories, with their bytes."""
+    """The replicas that stay on their broker and go to another of its directories, with the bytes that are left."""
     staying = {
         PartitionReplica(move.partition, broker)
         for move in moves
         for broker in set(move.target) - set(move.meanwhile.adding_replicas)
     }
-    here = {
-        PartitionReplica(log.partition, broker): (log_dir.path, log.size_bytes)
-        for broker, listed in now.dirs.items()
-        for log_dir in listed
-        for log in log_dir.replicas
-        if not log.is_future
+    logs, copies = _logs(now.dirs, are_future=False), _logs(now.dirs, are_future=True)
+    return {
+        replica: _left_between(logs[replica].size, copies.get(replica), path)
+        for replica, path in sorted(log_dirs.items())
+        if replica in staying and replica in logs and logs[replica].path != path
     }
-    paths = {replica: path for replica, path in log_dirs.items() if replica in staying and replica in here}
-    return {replica: here[replica][1] for replica, path in sorted(paths.items()) if here[replica][0] != path}
 
 
 def _emptiest(broker: BrokerId, dirs: Dirs, logs: Mapping[tuple[BrokerId, str], int]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from controller.admin.cluster.failures import Refused
 from controller.admin.cluster.log_dirs import LogDir, ReplicaLog
 from controller.admin.cluster.queries import PartitionInfo
-from controller.admin.reassignment.effect import Effect, Now, effect, steps
+from controller.admin.reassignment.effect import Effect, Now, effect, smallest_useful_rate, steps
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
@@ -104,30 +104,67 @@ def test_what_is_copied(leader: int | None, isr: tuple[int, ...], target: tuple[
     assert result.moves[0].bytes_per_copy == (900 if leader == 1 else 1000), "without a leader, the largest"
 
 
+#: foo-0 in /d of 0, a copy of it begun in /f there, 1 does not tell, 2 has two directories.
+DIRS: Any = {
+    0: [folder("/d", (FOO_0, 1000), (X, 300)), folder("/e", (Y, 40)), folder("/f", copies=((FOO_0, 50),))],
+    2: [folder("/a"), folder("/b", (Y, 70))],
+}
+_ENDED = {(0, "/f"): (50, 50, 0)}
 #: the target, the directories that are named -> what each directory holds before, at the most, after; bytes between
 MOVES: list[tuple[str, tuple[int, ...], dict[int, str], dict[Any, Any], dict[int, int]]] = [
-    ("to another directory", (0, 1), {0: "/e"}, {(0, "/d"): (1300, 1300, 300), (0, "/e"): (40, 1040, 1040)}, {0: 1000}),
-    ("to where it is", (0, 1), {0: "/d"}, {}, {}),
+    ("to another directory ends the copy to a third", (0, 1), {0: "/e"},
+     {(0, "/d"): (1300, 1300, 300), (0, "/e"): (40, 1040, 1040), **_ENDED}, {0: 1000}),
+    ("to where a copy goes already, what is left", (0, 1), {0: "/f"},
+     {(0, "/d"): (1300, 1300, 300), (0, "/f"): (50, 1000, 1000)}, {0: 950}),
+    ("to where it is ends the copy", (0, 1), {0: "/d"}, _ENDED, {}),
     ("of a broker that does not tell", (0, 1), {1: "/e"}, {}, {}),
-    ("of a broker that it leaves", (1,), {0: "/e"}, {(0, "/d"): (1300, 1300, 300)}, {}),
+    ("of a broker that it leaves, with the copy", (1,), {0: "/e"}, {(0, "/d"): (1300, 1300, 300), **_ENDED}, {}),
     ("of a broker that it never was on", (0, 1), {3: "/e"}, {}, {}),
     ("on a new broker", (0, 2), {2: "/b"}, {(2, "/b"): (70, 1070, 1070)}, {}),
     ("on a new broker, into the emptiest", (0, 2), {}, {(2, "/a"): (0, 1000, 1000)}, {}),
     ("both", (0, 2), {0: "/e", 2: "/b"},
-     {(0, "/d"): (1300, 1300, 300), (0, "/e"): (40, 1040, 1040), (2, "/b"): (70, 1070, 1070)}, {0: 1000}),
+     {(0, "/d"): (1300, 1300, 300), (0, "/e"): (40, 1040, 1040), **_ENDED, (2, "/b"): (70, 1070, 1070)}, {0: 1000}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("target", "named", "room", "between"), [m[1:] for m in MOVES], ids=[m[0] for m in MOVES])
 def test_the_room_of_each_directory(target: tuple[int, ...], named: Any, room: Any, between: dict[int, int]) -> None:
     """What comes is there before anything goes. A copy under way is no place of its replica."""
-    dirs = {
-        0: [folder("/d", (FOO_0, 1000), (X, 300)), folder("/e", (Y, 40)), folder("/f", copies=((FOO_0, 50),))],
-        2: [folder("/a"), folder("/b", (Y, 70))],
-    }
-    result = moved(cluster(dirs=dirs), *target, dirs=named)
+    result = moved(cluster(dirs=DIRS), *target, dirs=named)
     assert rooms(result) == room
     assert {replica.replica: size for replica, size in result.dir_moves.items()} == between
+
+
+#: foo-0 goes from 1 to 2, who has 30 of 100 bytes: the ISR, the target, named directories -> rooms, bytes of links
+BEGUN: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[int, str], dict[Any, Any], dict[Any, int]]] = [
+    ("the rest comes", (0, 1), (0, 2), {}, {(1, "/d"): (90, 90, 0), (2, "/b"): (37, 107, 107)}, {(0, 2): 70}),
+    ("nothing to who is in sync", (0, 1, 2), (0, 2), {}, {(1, "/d"): (90, 90, 0)}, {}),
+    ("all of it goes on to another directory", (0, 1), (0, 2), {2: "/a"},
+     {(1, "/d"): (90, 90, 0), (2, "/a"): (0, 100, 100), (2, "/b"): (37, 107, 7)}, {(0, 2): 70}),
+    ("what was begun goes where the target leaves it out", (0, 1), (1, 0), {}, {(2, "/b"): (37, 37, 7)}, {}),
+    ("nothing to who lags and stays", (0,), (1, 0), {}, {(2, "/b"): (37, 37, 7)}, {}),
+    ("and where it goes to a third", (0, 1), (0, 3), {3: "/c"},
+     {(1, "/d"): (90, 90, 0), (2, "/b"): (37, 37, 7), (3, "/c"): (0, 100, 100)}, {(0, 3): 100}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("isr", "target", "named", "room", "links"), [b[1:] for b in BEGUN], ids=[b[0] for b in BEGUN])
+def test_the_room_of_a_move_that_has_begun(
+    isr: tuple[int, ...], target: tuple[int, ...], named: Any, room: Any, links: Any
+) -> None:
+    running = ReplicaAssignment(replicas=ids(0, 2, 1), adding_replicas=ids(2), removing_replicas=ids(1))
+    now = Now(
+        partitions={FOO_0: PartitionInfo(partition=0, leader=BrokerId(0), replicas=running.replicas, isr=ids(*isr))},
+        dirs={
+            0: [folder("/d", (FOO_0, 100))],
+            1: [folder("/d", (FOO_0, 90))],
+            2: [folder("/a"), folder("/b", (FOO_0, 30), (X, 7))],
+        },
+        live=frozenset(ids(0, 1, 2, 3)),
+        moving={FOO_0: running},
+    )
+    result = moved(now, *target, dirs=named)
+    assert (rooms(result), result.links, result.dir_moves) == (room, links, {})
 
 
 @pytest.mark.parametrize("target", [t for n in (1, 2, 3) for t in itertools.permutations((0, 1, 2), n)], ids=str)
@@ -158,3 +195,24 @@ def test_what_is_on_its_way_already_counts_as_coming() -> None:
     running = ReplicaAssignment(replicas=ids(0, 2, 1), adding_replicas=ids(2), removing_replicas=ids(1))
     now = cluster(dirs={0: [folder("/d", (FOO_0, 100))]}, moving={FOO_0: running})
     assert moved(now, 0, 2).links == {(0, 2): 100}
+
+
+def test_of_what_nobody_tells_and_of_nothing() -> None:
+    """Sizes that nobody tells count as none; where nobody leads or nothing moves, no rate is too low."""
+    unsized = moved(cluster(), 0, 3, 2)
+    assert list(unsized.links.items()) == [((0, 2), 0), ((0, 3), 0)], "in order"
+    assert unsized.least_seconds(1) == 0 and unsized.least_seconds(0) is None
+    assert moved(cluster(), 1, 0).least_seconds(1) is None, "nothing is copied"
+    nobody = moved(cluster(leader=None, isr=()), 0, 2)
+    assert smallest_useful_rate(nobody, {FOO_0: 10.0}) == 11, "who copies needs it once there is a leader"
+    assert smallest_useful_rate(effect({}, {}, cluster()), {}) == 0
+    assert "leader none is not in the target or not alive: elect 0" in steps(nobody.moves[0])
+
+
+def test_all_is_listed_in_order() -> None:
+    dirs = {1: [folder("/d", (FOO_1, 2)), folder("/e")], 0: [folder("/d", (FOO_0, 1)), folder("/c", (FOO_1, 2))]}
+    named = {PartitionReplica(FOO_1, BrokerId(1)): "/e", PartitionReplica(FOO_0, BrokerId(0)): "/c"}
+    result = effect({FOO_1: ids(1, 10), FOO_0: ids(0, 8)}, named, cluster(dirs=dirs))
+    assert [move.partition for move in result.moves] == [FOO_0, FOO_1]
+    assert [*result.dir_moves] == sorted(named) and result.brokers == [0, 8, 10]
+    assert [(use.broker, use.path) for use in result.dirs] == sorted((use.broker, use.path) for use in result.dirs)
