@@ -108,7 +108,6 @@ class _Equal:
 
     def _keep(self, least: int, over: int) -> None:
         """Each member keeps up to its quota of what it owned, in order of partition, then topic."""
-        most = least + (over > 0)
         with_more = 0
         for member in hash_order(self.owned, java_hash):
             mine = sorted(self.owned[member], key=lambda p: (p.partition, p.topic))
@@ -116,15 +115,12 @@ class _Equal:
             if len(mine) < least:
                 keeps = len(mine)
                 self.under.append(member)
-            elif len(mine) >= most and with_more < over:
-                keeps = most
+            elif len(mine) > least and with_more < over:
+                keeps = least + 1
                 with_more += 1
-                if with_more == over:
-                    self.exactly.clear()
             else:
                 keeps = least
-                if with_more < over:
-                    self.exactly.append(member)
+                self.exactly.append(member)
             self.shares[member] = mine[:keeps]
             self.revoked |= dict.fromkeys(mine[keeps:], member)
 

@@ -145,14 +145,12 @@ def _rule(text: str) -> PartitionFilter:
         raise ToolFailure(f"{_TERSE}: Invalid rule specification: {text}")
     topic, number, low, high = match.groups()
     pattern = topic_pattern(topic) if topic else None
-    numbers = range(parse_integer(low or "0"), parse_integer(high or "2147483647")) if low is not None else None
+    numbers = range(parse_integer(low or "0"), parse_integer(high or "2147483647"))
     if number:
         numbers = range(parse_integer(number), parse_integer(number) + 1)
 
     def rule(partition: TopicPartition) -> bool:
-        return (pattern is None or pattern.fullmatch(partition.topic) is not None) and (
-            numbers is None or partition.partition in numbers
-        )
+        return partition.partition in numbers and (pattern is None or pattern.fullmatch(partition.topic) is not None)
 
     return rule
 

@@ -1,7 +1,8 @@
 // Asks Kafka's own assignors for a number of drawn groups; one JSON line per case. Renew assignors.jsonl with
 //   java -cp "$(../shared/tools/real-kafka jars)/*" tests/unit/admin/recordings/KafkaAssignors.java 160 7 \
 //     > tests/unit/admin/recordings/assignors.jsonl
-// The last four lines are those of `6000 23` in which the general algorithm takes a partition back (all 6000 agreed).
+// Four lines are those of `6000 23` in which the general algorithm takes a partition back (all 6000 agreed). Behind them
+// are the shortest of `3000 5 wide` that tell steps of the sticky algorithms apart (all 3000 agreed).
 import java.util.*;
 import java.util.stream.*;
 import org.apache.kafka.clients.consumer.*;
@@ -13,16 +14,20 @@ public class KafkaAssignors {
     public static void main(String[] args) {
         int cases = Integer.parseInt(args[0]);
         Random draw = new Random(Long.parseLong(args[1]));
-        for (int n = 0; n < cases; n++) System.out.println(one(draw));
+        boolean wide = args.length > 2;
+        for (int n = 0; n < cases; n++) System.out.println(one(draw, wide));
     }
 
-    static String one(Random draw) {
+    // A wide one has more of all; and more generations, or members that own what they no longer subscribe to. Of members
+    // that are behind and do, Kafka's gives others what they do not subscribe to.
+    static String one(Random draw, boolean wide) {
         Map<String, Integer> topics = new TreeMap<>();
-        for (int t = 0; t <= draw.nextInt(3); t++) topics.put("topic-" + t, 1 + draw.nextInt(9));
+        for (int t = 0; t <= draw.nextInt(wide ? 6 : 3); t++) topics.put("topic-" + t, 1 + draw.nextInt(9));
         List<String> names = new ArrayList<>(topics.keySet());
-        boolean equal = draw.nextBoolean();
+        boolean equal = !wide && draw.nextBoolean();
+        boolean leftovers = wide && draw.nextBoolean();
         int generation = 1 + draw.nextInt(4);
-        int size = 1 + draw.nextInt(5);
+        int size = 1 + draw.nextInt(wide ? 7 : 5);
         List<String> rows = new ArrayList<>();
         Map<String, List<String>> wants = new LinkedHashMap<>();
         Map<String, List<TopicPartition>> owns = new LinkedHashMap<>();
@@ -34,7 +39,7 @@ public class KafkaAssignors {
             if (wanted.isEmpty()) wanted = List.of(names.get(0));
             List<TopicPartition> owned = new ArrayList<>();
             boolean isNew = draw.nextInt(4) == 0;
-            for (String t : wanted)
+            for (String t : leftovers ? names : wanted)
                 for (int p = 0; p < topics.get(t); p++) {
                     TopicPartition tp = new TopicPartition(t, p);
                     boolean again = draw.nextInt(20) == 0;
@@ -45,7 +50,8 @@ public class KafkaAssignors {
                 }
             wants.put(id, wanted);
             owns.put(id, owned);
-            generations.put(id, isNew ? -1 : draw.nextInt(5) == 0 ? generation - 1 : generation);
+            generations.put(id, isNew ? -1 : !leftovers && draw.nextInt(wide ? 2 : 5) == 0
+                ? Math.max(0, generation - 1 - (wide ? draw.nextInt(3) : 0)) : generation);
             rows.add(String.format("{\"id\":\"%s\",\"topics\":%s,\"owned\":%s,\"generation\":%d}", id,
                 wanted.stream().map(t -> "\"" + t + "\"").collect(Collectors.joining(",", "[", "]")),
                 list(owned), generations.get(id)));
