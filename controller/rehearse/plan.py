@@ -166,6 +166,8 @@ def check_moves(scenario: Scenario) -> None:
             "nothing moves: the scenario needs an event `reassign`, or `add_broker` with `spread: true`"
         )
     replicas = {topic_partition: shape.replicas for topic_partition, shape in scenario.cluster.partitions()}
+    if not replicas:
+        raise ScenarioError("nothing moves: the cluster has no partitions")
     if all(
         isinstance(event, Reassign) and all(replicas[tp] == target for tp, target in targets_of(event).items())
         for event in moves
@@ -179,7 +181,7 @@ def default_batches(scenario: Scenario) -> list[int]:
     count = sum(len(targets_of(event)) for event in moves if isinstance(event, Reassign))
     if any(isinstance(event, AddBroker) for event in moves):
         count += sum(1 for _ in scenario.cluster.partitions())
-    return list(dict.fromkeys(batch for batch in (0, count // 4, count // 16) if batch or count))
+    return list(dict.fromkeys((0, count // 4, count // 16)))
 
 
 def what_is_in_the_way(tries: Sequence[Try]) -> str:

@@ -107,6 +107,11 @@ def test_nothing_that_holds_is_exit_code_1(tmp_path: Path, capsys: pytest.Captur
             [{"do": "reassign", "partitions": [{"topic": "t", "partition": 1, "replicas": [2, 3, 1]}]}],
             "every partition of the plan is where the plan puts it",
         ),
+        (
+            {**CLUSTER, "topics": {}},
+            [{"do": "add_broker", "id": 9, "rack": "a", "spread": True}],
+            "nothing moves: the cluster has no partitions",
+        ),
         ({**CLUSTER, "brokers": [{"id": n} for n in (1, 2, 3, 4)]}, [MOVE], "no broker's link is known"),
     ],
 )
