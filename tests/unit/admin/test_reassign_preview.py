@@ -207,3 +207,125 @@ def test_a_broker_that_does_not_tell_its_sizes_stops_nothing(foo: Any, tool: Any
     foo.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: {"results": []}
     outcome = tool(reassign, foo, ["--execute", "--throttle", "5", *plan])
     assert (outcome.code, outcome.err) == (0, "")
+
+
+# -- all that is told --------------------------------------------------------------------------------------------------
+
+#: of four partitions one moves, one is in another order, one goes to another directory and one has no leader
+FOUR = {
+    "partitions": [
+        {"topic": "foo", "partition": 0, "replicas": [1, 2]},
+        {"topic": "foo", "partition": 1, "replicas": [0, 1]},
+        {"topic": "foo", "partition": 2, "replicas": [0, 1], "log_dirs": ["/other", "any"]},
+        {"topic": "foo", "partition": 3, "replicas": [0, 2]},
+    ]
+}
+WHOLE = """\
+Dry run: nothing is changed. 4 partitions, 2 replicas to copy, 36.0 MB between brokers. 1 replica to move between log \
+dirs of their brokers, 700 bytes. At 10000 B/s that takes at least 1 h 00 min.
+
+broker  bytes in  bytes out
+0        0 bytes    36.0 MB
+2        36.0 MB    0 bytes
+
+link      bytes
+0 -> 2  36.0 MB
+
+partition  leader now  leader after  note
+foo-0      0           1
+foo-1      1           1             a later preferred election moves it to 0
+foo-3      none        0             would not get done: it has no leader to copy from
+
+broker  log dir      now       peak      after
+0       /data    36.0 MB    36.0 MB     2.0 kB
+0       /other   0 bytes  700 bytes  700 bytes
+1       /data    36.0 MB    36.0 MB    36.0 MB
+2       /data    0 bytes    36.0 MB    36.0 MB
+
+steps of the controller, in order:
+"""
+
+
+@pytest.fixture
+def four(cluster: Any) -> Any:
+    cluster.topic("foo", (0, 1), (1, 0), (0, 1), (0, 1))
+    cluster.topics["foo"][3].leader, cluster.topics["foo"][3].isr = -1, ()
+    cluster.sizes = {
+        PartitionReplica(TopicPartition("foo", n), BrokerId(b)): size
+        for n, size in enumerate((36_040_000, 2000, 700))
+        for b in (0, 1)
+    }
+    return cluster
+
+
+@pytest.mark.parametrize("throttle", [None, 10_000])
+def test_all_that_a_dry_run_tells(four: Any, tool: Any, plan: list[str], tmp_path: Path, throttle: int | None) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(FOUR))
+    words = ["--execute", "--dry-run", *(() if throttle is None else ("--throttle", str(throttle))), *plan]
+    outcome = tool(reassign, four, words)
+    expected = WHOLE if throttle is not None else WHOLE.replace(" At 10000 B/s that takes at least 1 h 00 min.", "")
+    assert [line.rstrip() for line in outcome.out.splitlines()][:21] == expected.splitlines()
+    row = json.loads(tool(reassign, four, [*words, "--json"]).out)["dry_run"]
+    assert (row["bytes_total"], row["bytes_between_log_dirs"], row["smallest_useful_rate"]) == (36_040_000, 700, None)
+    assert row["least_seconds"] == (None if throttle is None else 3604)
+    assert row["brokers"] == [
+        {"broker": 0, "bytes_in": 0, "bytes_out": 36_040_000},
+        {"broker": 2, "bytes_in": 36_040_000, "bytes_out": 0},
+    ]
+    columns = ("partition", "replicas_meanwhile", "adding_replicas", "removing_replicas", "target", "leader")
+    columns = (*columns, "leader_after", "blocked")
+    assert [tuple(one[column] for column in columns) for one in row["partitions"]] == [
+        ("foo-0", [1, 2, 0], [2], [0], [1, 2], 0, 1, None),
+        ("foo-1", [0, 1], [], [], [0, 1], 1, 1, None),
+        ("foo-2", [0, 1], [], [], [0, 1], 0, 0, None),
+        ("foo-3", [0, 2, 1], [2], [1], [0, 2], None, 0, "it has no leader to copy from"),
+    ]
+    listed = [f"{one['partition']}  {n}. {text}" for one in row["partitions"] for n, text in enumerate(one["steps"], 1)]
+    assert outcome.out.splitlines()[21:] == listed
+
+
+@pytest.mark.parametrize("count", [20, 21, 23])
+def test_steps_are_listed_of_twenty(cluster: Any, tool: Any, plan: list[str], tmp_path: Path, count: int) -> None:
+    cluster.topic("foo", *[(0, 1)] * count)
+    rows = [{"topic": "foo", "partition": n, "replicas": [0, 1]} for n in range(count)]
+    (tmp_path / "plan.json").write_text(json.dumps({"partitions": rows}))
+    out = tool(reassign, cluster, ["--execute", "--dry-run", *plan]).out
+    assert out.count("done at once") == 20
+    assert ("... and the same" in out, f"same for {count - 20} more partitions\n" in out) == (count > 20, count > 20)
+    assert "leaders moved: none" in out and "link" not in out and "log dir " not in out
+
+
+def test_on_kraft_the_steps_are_krafts(foo: Any, tool: Any, plan: list[str]) -> None:
+    foo.answers[ApiKey.DESCRIBE_QUORUM] = lambda broker, body: None
+    out = tool(reassign, foo, ["--execute", "--dry-run", *plan]).out
+    assert "foo-0  1. metadata log: PartitionChange" in out and "/brokers/topics" not in out
+
+
+def test_a_dry_run_names_the_smallest_useful_rate(foo: Any, tool: Any, plan: list[str]) -> None:
+    """That of what leaders' logs get: a copy under way to another directory of a leader is none of it."""
+    grow(foo, 2500)
+    foo.futures = {PartitionReplica(FOO_0, BrokerId(0)): "/other"}
+    outcome = tool(reassign, foo, ["--execute", "--dry-run", "--json", "--throttle", "1000", *plan])
+    assert 2300 < json.loads(outcome.out)["dry_run"]["smallest_useful_rate"] <= 2501
+    assert outcome.err.startswith("WARNING: a throttle of 1000 B/s is below the rate")
+
+
+def test_where_nothing_is_copied_no_throttle_is_too_low(foo: Any, tool: Any, plan: list[str], tmp_path: Path) -> None:
+    grow(foo, 2500)
+    (tmp_path / "plan.json").write_text('{"partitions":[{"topic":"foo","partition":0,"replicas":[1,0]}]}')
+    outcome = tool(reassign, foo, ["--execute", "--dry-run", "--throttle", "0", *plan])
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+@pytest.mark.parametrize("who", [{0}, {0, 1, 2}])
+def test_brokers_that_say_nothing_of_their_logs_stop_no_dry_run(foo: Any, tool: Any, plan: list[str], who: Any) -> None:
+    foo.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: {"results": []} if broker in who else None
+    out = tool(reassign, foo, ["--execute", "--dry-run", *plan]).out
+    assert ("1 replica to copy, 5.0 kB between brokers" in out) is (who == {0}), "the follower's log is as good"
+    assert "0 -> 2" in out
+
+
+@pytest.mark.parametrize(("rate", "time"), [(5001, "0:01"), (1000, "0:05"), (999, "0:06"), (50, "1:40"), (1, "1 h 23")])
+def test_the_least_time_is_rounded_up(foo: Any, tool: Any, plan: list[str], rate: int, time: str) -> None:
+    out = tool(reassign, foo, ["--execute", "--dry-run", "--throttle", str(rate), *plan]).out
+    assert f"At {rate} B/s that takes at least {time} min.\n" in out
