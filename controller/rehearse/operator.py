@@ -57,7 +57,6 @@ class Operator:
         self._slow_ones: list[tuple[events.Slow, list[BrokerId]]] = []
         self._factors = Factors(list(stage.scenario.cluster.topics), stage.clients.scale)
         self._waiting = 0
-        self.batches_left = 0
 
     async def perform(self) -> None:
         """Begins every event at its time; returns when the last one has begun."""
@@ -290,7 +289,6 @@ class Operator:
         size = batch or len(waiting) or 1
         while waiting and self._cancels == began:
             now, waiting = waiting[:size], waiting[size:]
-            self.batches_left = -(-len(waiting) // size)
             await self._alter({tp: moving[tp] for tp in now}, event)
             await self._until(partial(self._arrived, list(now)))
         if throttle is not None:
@@ -358,8 +356,7 @@ class Operator:
         if event.topics is not None:
             shape = self._stage.scenario.cluster
             topics = [
-                {"topic": name, "partition_id": list(range(len(shape.topics[name].partitions)))}
-                for name in event.topics
+                {"topic": name, "partitions": list(range(len(shape.topics[name].partitions)))} for name in event.topics
             ]
         body = {"election_type": _PREFERRED, "topic_partitions": topics, "timeout": 60_000}
         await self._tools.ask_controller(ApiKey.ELECT_LEADERS, 1, body)
