@@ -359,3 +359,31 @@ def test_settings_may_be_numbers_and_truths() -> None:
     assert cluster_file.parse(text).topics["t"].configs == {"min.insync.replicas": "2", "preallocate": "true"}
     with pytest.raises(ClusterFileError, match=r"line 1: brokers.0.configs.a: expected a text"):
         cluster_file.parse("brokers: [{id: 1, configs: {a: [1]}}]\n")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        *({"topic": name, "partition": 0, "replicas": [1]} for name in (5, None, ["t"])),
+        *({"topic": "t", "partition": number, "replicas": [1]} for number in ("0", True, 0.0, None)),
+        *({"topic": "t", "partition": 0, "replicas": ids} for ids in ([1, "2"], ["1", 2], [1, True], "1", None)),
+    ],
+    ids=str,
+)
+def test_a_row_of_a_plan_has_a_name_a_number_and_numbers(row: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"line \d+: row 1 of partitions: expected topic \(a text\)"):
+        load(write(tmp_path, cluster=CLUSTER, **event(do="reassign", partitions=[row])))
+
+
+@pytest.mark.parametrize("ids", [[1, "2"], [True, 1], "1", [[1]], 1.0], ids=str)
+def test_brokers_are_numbers(ids: Any, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="broker: expected a broker's id or a list of ids"):
+        load(write(tmp_path, cluster=CLUSTER, **event(do="kill", broker=ids)))
+
+
+def test_settings_are_as_a_file_of_kafkas_has_them(tmp_path: Path) -> None:
+    settings = {"auto.leader.rebalance.enable": False, "unclean.leader.election.enable": True, "min.insync.replicas": 2}
+    given_ = load(write(tmp_path, cluster=CLUSTER, settings=settings))
+    assert [given_.settings[name] for name in settings] == ["false", "true", "2"]
+    with pytest.raises(ScenarioError, match=r"line \d+: settings"):
+        load(write(tmp_path, cluster=CLUSTER, settings=["min.insync.replicas"]))
