@@ -26,7 +26,7 @@ FUZZES := tests/unit/core/test_fuzz.py tests/unit/broker/test_fuzz.py tests/unit
 	tests/unit/node/test_damaged_znodes.py tests/sim/test_znode_damage.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pages test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay bench-rehearse clean
+.PHONY: help setup demo test test-long test-pages test-docker test-wheel test-kafka test-conformance sim soak fuzz lint format lock image docs site defects mutants bench bench-broker bench-replay bench-rehearse clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out 
 
 test: setup  ## all tests that need neither Docker nor a real Kafka, but test-pages; ARGS="-k word" WORKERS=3
 	@$(PY) -m pytest -n $(or $(WORKERS),$(if $(ARGS),0,$(shell expr $(CORES) + 1))) --maxprocesses=4 $(ARGS)
+
+test-long: setup  ## what else needs neither Docker nor a Kafka: worlds that once failed, the simulation's own tests, more Spark
+	@$(PY) -m pytest -m long -n $(if $(ARGS),0,$(CORES)) --maxprocesses=4 $(ARGS) tests
 
 test-pages: setup  ## type what README and the pages of docs show, as a reader would; ARGS="-k faults"
 	@$(PY) -m pytest -m pages -n $(if $(ARGS),0,$(CORES)) --maxprocesses=4 $(ARGS) tests

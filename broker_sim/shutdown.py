@@ -70,7 +70,8 @@ class ControlledShutdown:
             )
         except (OSError, TimeoutError, Disconnected, ProtocolError) as error:
             self._disconnect()
-            return f"controller {controller_id} at {endpoint.host}:{endpoint.port}: {error or type(error).__name__}"
+            why = str(error) or type(error).__name__
+            return f"controller {controller_id} at {endpoint.host}:{endpoint.port}: {why}"
         if int(answer.error_code) != ErrorCode.NONE:
             return f"controller {controller_id} answered {ErrorCode.of(int(answer.error_code)).name}"
         if answer.remaining_partitions:

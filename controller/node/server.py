@@ -69,13 +69,15 @@ class Server:
         self._node.set_result(node)
 
     async def close(self) -> None:
-        """Answers nobody any more, closes all connections and stops listening. Idempotent. Raises: what a listener
-        raises that does not close; the others are closed."""
+        """Answers nobody any more, stops listening and closes all connections, also of who gets in meanwhile.
+
+        Idempotent. Raises: what a listener raises that does not close; the others are closed.
+        """
         self._node.cancel()
-        self._node = asyncio.get_running_loop().create_future()  # who still gets in waits for ever
-        for connection in list(self._connections):
-            connection.close()
+        self._node = asyncio.get_running_loop().create_future()  # who still gets in is not answered
+        self._close_connections()
         ends = await asyncio.gather(*(listener.close() for listener in self._listeners), return_exceptions=True)
+        self._close_connections()
         for error in ends:
             if isinstance(error, BaseException):
                 raise error
@@ -84,6 +86,10 @@ class Server:
     def connections(self) -> int:
         """Open connections."""
         return len(self._connections)
+
+    def _close_connections(self) -> None:
+        for connection in list(self._connections):
+            connection.close()
 
     async def _serve(self, listener: str, connection: Connection) -> None:
         if len(self._connections) >= self._limits.connections:

@@ -187,6 +187,7 @@ def kill_and_count(made: Machines, rounds: int) -> None:
     assert not doubled, f"{len(doubled)} records of an idempotent producer are there twice: {doubled[:5]}"
 
 
+@pytest.mark.long
 def test_records_acknowledged_by_all_survive_a_kill_or_two(machines: Callable[[int], Machines]) -> None:
     kill_and_count(machines(3), 2)
 

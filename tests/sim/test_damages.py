@@ -17,7 +17,7 @@ from controller.sim.play import play
 from controller.sim.shape import Shape
 from controller.sim.twists import TWISTS
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.long]
 SHAPE = Shape(brokers=3, controllers=2, partitions=2, idempotent_producers=1, lag_time_max_ms=1000)
 
 

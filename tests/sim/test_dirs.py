@@ -34,7 +34,7 @@ from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import SetData
 from controller.world.simulated.world import World, run_world
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.long]
 
 TP = TopicPartition("t", 0)
 HW, POINTS = checkpoints.HIGH_WATERMARK_FILE, checkpoints.RECOVERY_POINT_FILE

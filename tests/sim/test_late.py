@@ -35,6 +35,7 @@ from controller.sim.winding import WINDING
 from controller.wire.errors import ErrorCode
 from controller.wire.records import build_values
 
+pytestmark = [pytest.mark.sim, pytest.mark.long]
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
 LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT}

@@ -38,7 +38,7 @@ from controller.wire.types import EPOCH_DURING_DELETE, BrokerId, LeaderAndIsr, R
 from controller.wire.zk_operations import Delete, ZkCode, ZkResult
 from tests.sim.test_oracles import STATE, TP, Sound, at_rest, changed, znode
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.long]
 REPLICAS = (BrokerId(1), BrokerId(2))
 
 

@@ -22,7 +22,7 @@ from controller.sim.shape import Shape
 from controller.wire.records import build_values
 from controller.wire.types import TopicPartition
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.long]
 SHAPE = Shape(brokers=3, controllers=1, partitions=2, side_producers=1, offset_probers=3, batch_records=3)
 STEPS = tuple(Step(number, 3.0, kind) for number, kind in enumerate(("create_topic", "kill", "start"), 1))
 

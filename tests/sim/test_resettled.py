@@ -19,7 +19,7 @@ from controller.sim.turn import NothingThere
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.long]
 
 
 @pytest.mark.parametrize(

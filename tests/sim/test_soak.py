@@ -62,6 +62,7 @@ def test_two_rounds_on_one_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert "after each of 2 rounds" in out and "everything held for 0.1 virtual hours, and nothing grew" in out
 
 
+@pytest.mark.long
 def test_a_leak_is_found_with_the_command_that_finds_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

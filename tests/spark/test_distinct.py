@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import pytest
 from pyspark.sql import SparkSession
 
 from broker_sim.replay.distinct import first_of
@@ -11,6 +12,7 @@ from broker_sim.replay.distinct import first_of
 ROWS = [("t", 1, 5, None), ("t", 1, 5, "b"), ("t", 1, 3, "z"), ("u", 0, 9, "a"), ("t", 1, 3, "y")]
 
 
+@pytest.mark.long
 def test_the_order_in_which_rows_come_does_not_matter(spark: SparkSession) -> None:
     expected = [("t", 1, 3, "y"), ("u", 0, 9, "a")]
     for rows in (ROWS, ROWS[::-1], *list(permutations(ROWS))[40:42]):
