@@ -65,8 +65,9 @@ class Server:
         return bound.address
 
     def open(self, node: Node) -> None:
-        """From now on requests are answered."""
-        self._node.set_result(node)
+        """From now on requests are answered; not once it is closed."""
+        if not self._node.done():
+            self._node.set_result(node)
 
     async def close(self) -> None:
         """Answers nobody any more, stops listening and closes all connections, also of who gets in meanwhile.
@@ -74,7 +75,8 @@ class Server:
         Idempotent. Raises: what a listener raises that does not close; the others are closed.
         """
         self._node.cancel()
-        self._node = asyncio.get_running_loop().create_future()  # who still gets in is not answered
+        self._node = asyncio.get_running_loop().create_future()
+        self._node.cancel()  # so that it ends whoever still asks
         self._close_connections()
         ends = await asyncio.gather(*(listener.close() for listener in self._listeners), return_exceptions=True)
         self._close_connections()

@@ -34,7 +34,7 @@ def brokers() -> SocketServer:
 
 
 @pytest.mark.parametrize("make", [controllers, brokers])
-@pytest.mark.parametrize("turns", range(7))
+@pytest.mark.parametrize("turns", [*range(7), 50])
 def test_whoever_gets_in_while_a_server_closes_is_closed(make: Callable[[], Any], turns: int) -> None:
     """In an embedded cluster, the process lives on: a broker that shuts down asked a killed controller for 30 s."""
 
@@ -55,5 +55,7 @@ def test_whoever_gets_in_while_a_server_closes_is_closed(make: Callable[[], Any]
                         assert await loop.sock_recv(client, 1) == b""
                 except ConnectionError:
                     pass  # of a closed listener
+        await asyncio.sleep(0.01)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "who served them has ended as well"
 
     asyncio.run(main())
