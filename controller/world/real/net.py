@@ -54,7 +54,7 @@ class TcpNetwork:
 
         One that comes while only `RESERVED_FILES` are left is closed at once, and the loop's exception handler is told,
         as when none is left. The address may be bound again at once after a restart (SO_REUSEADDR). Raises OSError
-        when it cannot be bound.
+        when it cannot be bound. Who is cancelled meanwhile has bound nothing.
         """
         loop = asyncio.get_running_loop()
         serving: set[asyncio.Task[None]] = set()
@@ -62,7 +62,14 @@ class TcpNetwork:
         def accept() -> TcpConnection:
             return TcpConnection(serve, serving)
 
-        server = await loop.create_server(accept, host, port, reuse_address=True, backlog=LISTEN_BACKLOG)
+        server = await loop.create_server(
+            accept, host, port, reuse_address=True, backlog=LISTEN_BACKLOG, start_serving=False
+        )
+        try:
+            await server.start_serving()
+        except BaseException:
+            server.close()
+            raise
         return TcpListener(server)
 
 

@@ -18,6 +18,7 @@ import pytest
 from controller.world.ports import Connection
 from controller.world.real import net
 from controller.world.real.net import TcpNetwork
+from controller.world.real.ports import free_ports
 
 LIMIT_S = 20
 
@@ -217,6 +218,31 @@ def test_a_connection_that_is_accepted_while_the_listener_closes_is_served_or_re
         asyncio.run(main())
         gc.collect()
     assert [str(w.message) for w in caught if issubclass(w.category, ResourceWarning)] == []
+
+
+@pytest.mark.parametrize("turns", range(7))
+def test_who_is_cancelled_while_it_begins_to_listen_has_bound_nothing(turns: int) -> None:
+    """A broker that is killed while it starts: the next one with its port must be able to bind it."""
+
+    async def scenario() -> None:
+        (port,) = free_ports(1)
+
+        async def serve(connection: Connection) -> None:
+            raise AssertionError("nobody is served")
+
+        listening = asyncio.ensure_future(TcpNetwork().listen("127.0.0.1", port, serve))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        listening.cancel()
+        (outcome,) = await asyncio.gather(listening, return_exceptions=True)
+        if isinstance(outcome, asyncio.CancelledError):
+            with pytest.raises(ConnectionRefusedError):
+                await TcpNetwork().connect("127.0.0.1", port)
+            outcome = await TcpNetwork().listen("127.0.0.1", port, serve)
+        assert not isinstance(outcome, BaseException)
+        await outcome.close()
+
+    run(scenario)
 
 
 @contextlib.contextmanager
