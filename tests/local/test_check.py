@@ -44,6 +44,7 @@ def test_a_topic_that_there_is_not(cluster: KafkaCluster, capsys: pytest.Capture
     assert "knows no topic nosuch" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_broker_that_is_gone_is_missed(cluster: KafkaCluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.create_topic("short", replicas={0: [1, 2, 3]})
     cluster.kill_broker(3)

@@ -103,6 +103,7 @@ def cluster(program: Program) -> Iterator[Remote]:
     remote.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_a_handle_does_what_its_name_says_from_elsewhere(cluster: Remote, check: Callable[[Any], None]) -> None:
     check(cluster)

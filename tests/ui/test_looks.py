@@ -182,6 +182,7 @@ def test_a_broker_that_has_left_fetches_nothing_any_more(cluster: KafkaCluster) 
         cluster.wait_for_full_isr()
 
 
+@pytest.mark.long
 def test_groups_of_the_brokers_that_answer_are_shown_and_who_is_silent_is_told(cluster: KafkaCluster) -> None:
     cluster.create_topic("read", replicas={0: [1, 2, 3]})
     for name in ("g1", "g2", "g3", "g4"):

@@ -18,7 +18,7 @@ from controller.wire.protocol import ApiKey
 from controller.world.real.net import TcpNetwork
 from controller.world.real.ports import free_ports
 
-pytestmark = pytest.mark.zk
+pytestmark = [pytest.mark.zk, pytest.mark.long]
 LIMIT_S = 40
 
 
