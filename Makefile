@@ -37,7 +37,7 @@ setup:  ## .venv with the locked packages; redone only when the lock file change
 demo: setup  ## run a cluster, break it, heal it, replay its trace; ARGS="--out DIR --seed N"
 	@.venv/bin/kwob demo --overwrite $(ARGS)
 
-test: setup  ## all tests that need neither Docker nor a real Kafka, but test-pages; ARGS="-k word" WORKERS=3
+test: setup  ## all tests that need neither Docker nor a real Kafka, but test-long and test-pages; ARGS="-k word" WORKERS=3
 	@$(PY) -m pytest -n $(or $(WORKERS),$(if $(ARGS),0,$(shell expr $(CORES) + 1))) --maxprocesses=4 $(ARGS)
 
 test-long: setup  ## what else needs neither Docker nor a Kafka: worlds that once failed, the simulation's own tests, more Spark

@@ -70,16 +70,14 @@ class Server:
             self._node.set_result(node)
 
     async def close(self) -> None:
-        """Answers nobody any more, stops listening and closes all connections, also of who gets in meanwhile.
-
-        Idempotent. Raises: what a listener raises that does not close; the others are closed.
-        """
+        """Answers nobody any more, stops listening and closes all connections. Idempotent. Raises: what a listener
+        raises that does not close; the others are closed."""
         self._node.cancel()
         self._node = asyncio.get_running_loop().create_future()
         self._node.cancel()  # so that it ends whoever still asks
-        self._close_connections()
         ends = await asyncio.gather(*(listener.close() for listener in self._listeners), return_exceptions=True)
-        self._close_connections()
+        for connection in list(self._connections):  # also of who got in meanwhile
+            connection.close()
         for error in ends:
             if isinstance(error, BaseException):
                 raise error
@@ -88,10 +86,6 @@ class Server:
     def connections(self) -> int:
         """Open connections."""
         return len(self._connections)
-
-    def _close_connections(self) -> None:
-        for connection in list(self._connections):
-            connection.close()
 
     async def _serve(self, listener: str, connection: Connection) -> None:
         if len(self._connections) >= self._limits.connections:

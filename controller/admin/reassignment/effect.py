@@ -116,7 +116,7 @@ def effect(
     targets: Mapping[TopicPartition, tuple[BrokerId, ...]], log_dirs: Mapping[PartitionReplica, str], now: Now
 ) -> Effect:
     """What executing these targets does. Partitions of `targets` are in `now.partitions`."""
-    logs = _logs(now.dirs, are_future=False)
+    logs, copies = _logs(now.dirs, are_future=False), _logs(now.dirs, are_future=True)
     moves = tuple(_move(p, targets[p], now, logs) for p in sorted(targets))
     links: Counter[tuple[BrokerId, BrokerId]] = Counter()
     for move in moves:
@@ -126,8 +126,8 @@ def effect(
     return Effect(
         moves=moves,
         links=dict(sorted(links.items())),
-        dirs=tuple(_dirs(moves, log_dirs, now)),
-        dir_moves=_dir_moves(moves, log_dirs, now),
+        dirs=tuple(_dirs(moves, log_dirs, now, logs, copies)),
+        dir_moves=_dir_moves(moves, log_dirs, logs, copies),
     )
 
 
@@ -192,7 +192,9 @@ def _left_to_copy(move: PartitionMove, broker: BrokerId, logs: _Logs, now: Now) 
     return max(0, move.bytes_per_copy - (begun.size if begun is not None else 0))
 
 
-def _dirs(moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], now: Now) -> Iterator[DirUse]:
+def _dirs(
+    moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], now: Now, logs: _Logs, copies: _Logs
+) -> Iterator[DirUse]:
     """Per directory: all that comes is there before anything goes, which is the worst that can be.
 
     A copy that is under way to the directory that is named goes on; one to another is deleted (Kafka 3.9
@@ -206,32 +208,26 @@ def _dirs(moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, st
         for log_dir in listed:
             before[broker, log_dir.path] += sum(log.size_bytes for log in log_dir.replicas)
             counts[broker, log_dir.path] += len(log_dir.replicas)
-    logs, copies = _logs(now.dirs, are_future=False), _logs(now.dirs, are_future=True)
     for move in moves:
         for broker in dict.fromkeys((*move.meanwhile.replicas, *now.partitions[move.partition].replicas)):
             replica = PartitionReplica(move.partition, broker)
             target_dir, log, copy = log_dirs.get(replica), logs.get(replica), copies.get(replica)
             if broker not in move.target:
-                for gone in (log, copy):
-                    if gone is not None:
-                        going[broker, gone.path] += gone.size
-                continue
-            if log is None:
-                if broker in move.meanwhile.adding_replicas:
-                    path = target_dir or _emptiest(broker, now.dirs, counts)
-                    counts[broker, path] += 1
-                    coming[broker, path] += move.bytes_per_copy
-                continue
-            left = _left_to_copy(move, broker, logs, now)
-            if left:
-                coming[broker, log.path] += left
-            if target_dir is None:
-                continue
-            if copy is not None and copy.path != target_dir:
-                going[broker, copy.path] += copy.size
-            if target_dir != log.path:
-                coming[broker, target_dir] += _left_between(log.size + left, copy, target_dir)
-                going[broker, log.path] += log.size + left
+                for gone in filter(None, (log, copy)):
+                    going[broker, gone.path] += gone.size
+            elif log is not None:
+                left = _left_to_copy(move, broker, logs, now)
+                if left:
+                    coming[broker, log.path] += left
+                if target_dir is not None and copy is not None and copy.path != target_dir:
+                    going[broker, copy.path] += copy.size
+                if target_dir is not None and target_dir != log.path:
+                    coming[broker, target_dir] += _left_between(log.size + left, copy, target_dir)
+                    going[broker, log.path] += log.size + left
+            elif broker in move.meanwhile.adding_replicas:
+                path = target_dir or _emptiest(broker, now.dirs, counts)
+                counts[broker, path] += 1
+                coming[broker, path] += move.bytes_per_copy
     for broker, path in sorted(coming.keys() | going.keys()):
         size = before[broker, path]
         peak = size + coming[broker, path]
@@ -244,7 +240,7 @@ def _left_between(size: int, copy: _Log | None, target_dir: str) -> int:
 
 
 def _dir_moves(
-    moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], now: Now
+    moves: Sequence[PartitionMove], log_dirs: Mapping[PartitionReplica, str], logs: _Logs, copies: _Logs
 ) -> dict[PartitionReplica, int]:
     """The replicas that stay on their broker and go to another of its directories, with the bytes that are left."""
     staying = {
@@ -252,7 +248,6 @@ def _dir_moves(
         for move in moves
         for broker in set(move.target) - set(move.meanwhile.adding_replicas)
     }
-    logs, copies = _logs(now.dirs, are_future=False), _logs(now.dirs, are_future=True)
     return {
         replica: _left_between(logs[replica].size, copies.get(replica), path)
         for replica, path in sorted(log_dirs.items())

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
 
-from controller.admin.snapshot.command import main_async
-from controller.admin.toolkit.machine import Machine
-from controller.wire.cluster_file import ClusterShape, GroupShape, parse
+from controller.wire.cluster_file import GroupShape
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
-
-
-def snapshot(argv: Sequence[str], machine: Machine) -> Awaitable[int]:
-    return main_async(argv, machine)
-
-
-def taken(cluster: Any, tool: Any, *words: str) -> tuple[ClusterShape, str]:
-    """The file as text on standard output, and what was said beside."""
-    outcome = tool(snapshot, cluster, ["-o", "-", *words])
-    assert outcome.code == 0, outcome.err
-    return parse(outcome.out), outcome.err
+from tests.unit.admin.test_snapshot import taken
 
 
 def group(state: str, members: int) -> dict[str, Any]:

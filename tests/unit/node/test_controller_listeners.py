@@ -26,12 +26,17 @@ LISTENERS = (
 TOLD = {9092: ("controller-901", 9092), 9094: ("localhost", 19094)}
 
 
+async def in_office(world: World) -> Cluster:
+    cluster = Cluster(world, SETTINGS)
+    cluster.listeners = LISTENERS
+    await cluster.start()
+    await world.until(lambda: cluster.controller.state.serving, within_s=10, what="the controller is in office")
+    return cluster
+
+
 def test_what_is_advertised_is_told() -> None:
     async def main(world: World) -> None:
-        cluster = Cluster(world, SETTINGS)
-        cluster.listeners = LISTENERS
-        await cluster.start()
-        await world.until(lambda: cluster.controller.state.serving, within_s=10, what="the controller is in office")
+        cluster = await in_office(world)
         assert cluster.controller.state.endpoint is not None
         assert cluster.controller.state.endpoint.endpoints == (
             Endpoint(host="localhost", port=19094, listener="EXTERNAL"),
@@ -51,10 +56,7 @@ def test_a_leader_without_the_listener_of_the_question_is_not_named() -> None:
     """Clients from Metadata 6 on hear why; the others are told to ask again."""
 
     async def main(world: World) -> None:
-        cluster = Cluster(world, SETTINGS)
-        cluster.listeners = LISTENERS
-        await cluster.start()
-        await world.until(lambda: cluster.controller.state.serving, within_s=10, what="the controller is in office")
+        cluster = await in_office(world)
         await cluster.register(1, listener="INTERNAL")
         row = {"name": "t", "num_partitions": 1, "replication_factor": 1}
         [made] = (await ask(cluster, 9092, ApiKey.CREATE_TOPICS, 5, {"topics": [row], "timeout": 5_000})).topics

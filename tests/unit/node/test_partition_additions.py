@@ -70,7 +70,8 @@ def test_each_topic_is_grown_or_refused_for_itself(play: Play, validate_only: bo
         one = {name: [[1]] for name in ("t", "twice", "unwritable", "strangers")}
         await made(cluster, {**one, "huge": [[1], [2]], "leaving": [[1], [9]]})
         await cluster.ask(ApiKey.DELETE_TOPICS, 4, {"topic_names": ["leaving"], "timeout": 500})
-        await cluster.zk(Create("/brokers/ids/7", b"no registration"))
+        for broker_id in (0, 7):  # first and last
+            await cluster.zk(Create(f"/brokers/ids/{broker_id}", b"no registration"))
         cluster.world.zookeeper.tree.refusal = lambda op: (
             ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == UNWRITABLE else None
         )
