@@ -28,6 +28,7 @@ from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, zookeeper
 from controller.sim.oracles.compacted import newest_of_each_key_is_left
 from controller.sim.plan import Plan, Step
+from controller.sim.questions.every import wrong_answers
 from controller.sim.shape import TOPIC
 from controller.sim.turn import NOTHING, NothingThere, Turn
 from controller.sim.watchers import Watchers
@@ -143,7 +144,17 @@ class Play:
         traces, partitions = self.watchers.traces, self.plan.shape.partitions
         if wrong := await all_that_is_wrong(self.cluster, self.ledger, traces, partitions):
             self.fail(wrong)
+        if wrong := await self._wrong_answers():
+            self.fail(wrong)
         self._look(self.watchers.so_far())
+
+    async def _wrong_answers(self) -> list[str]:
+        """What a cluster at rest answers that is not so, when all brokers know what there is."""
+        cluster, history = self.cluster, self.history
+        await self.until(
+            lambda: "; ".join(brokers.metadata_is_zookeepers(cluster, history)), REST_S, "brokers know all"
+        )
+        return await wrong_answers(cluster, random.Random(f"{self.plan.seed}/questions"))
 
     def _power_lost(self, number: int) -> None:
         """What was not synced is not promised, wherever the broker has a log: also where it has not heard of it yet."""

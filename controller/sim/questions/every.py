@@ -1,0 +1,35 @@
+"""All questions, one after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from controller.sim.cluster import Cluster
+from controller.sim.questions import of_cluster, of_configs, of_groups, of_logs, of_topics
+from controller.sim.questions.inquiry import Inquiry
+from controller.wire.protocol import ProtocolError
+
+Question = Callable[[Inquiry], Awaitable[None]]
+#: In this order: what is made by one is asked of by others.
+QUESTIONS: Final[tuple[Question, ...]] = (
+    of_topics.create,
+    *(of_cluster.metadata, of_cluster.metadata_of_some, of_cluster.describe_cluster, of_cluster.find_coordinator),
+    *(of_cluster.elections, of_cluster.moves),
+    *(of_configs.of_topics, of_configs.of_brokers, of_configs.altered),
+    *(of_logs.records, of_logs.dirs, of_logs.log_dir_moves),
+    of_groups.a_life,
+    *(of_topics.grow, of_topics.delete),
+)
+
+
+async def wrong_answers(cluster: Cluster, chance: random.Random) -> list[str]:
+    """What a cluster at rest does not answer as it must; it is at rest again afterwards, and as it was."""
+    inquiry = Inquiry(cluster, chance)
+    for question in QUESTIONS:
+        try:
+            await question(inquiry)
+        except (OSError, ProtocolError) as error:
+            inquiry.wrong.append(f"{question.__name__}: no answer: {error!r}")
+    return inquiry.wrong

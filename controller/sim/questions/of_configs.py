@@ -1,0 +1,127 @@
+"""Configs are told, altered and taken back: DescribeConfigs, IncrementalAlterConfigs, AlterConfigs.
+
+Source: spec broker.md §17; Kafka 3.9 `ConfigHelper`, `ConfigAdminManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from controller.sim.questions.inquiry import ASKED, MISSING, Inquiry
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+
+OF_TOPIC, OF_BROKER = 2, 4
+#: `ConfigSource`: a topic's own, a broker's own, that of all brokers, what it was started with.
+TOPICS, DYNAMIC, DYNAMIC_DEFAULT, STATIC = 1, 2, 3, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+#: What every broker of a world is started with, as it is told.
+STARTED_WITH: Final = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms", "min.insync.replicas")
+
+
+async def of_topics(inquiry: Inquiry) -> None:
+    """Of each topic its own configs are told as such, with their synonyms, wherever one asks."""
+    cluster = inquiry.cluster
+    for topic in cluster.children("/brokers/topics"):
+        right = (cluster.znode(f"/config/topics/{topic}") or {}).get("config", {})
+        if cluster.topic_partitions(topic) and f"/config/topics/{topic}" not in cluster.damaged:
+            await _own_of_topic(inquiry, topic, right)
+    number = inquiry.chance.choice(inquiry.brokers)
+    answer = await _describe(inquiry, number, OF_TOPIC, MISSING)
+    inquiry.expect_code("DescribeConfigs of what is not there", answer.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+async def _own_of_topic(inquiry: Inquiry, topic: str, right: Mapping[str, str]) -> None:
+    number = inquiry.chance.choice((*inquiry.brokers, inquiry.controller()))
+    answer = await _describe(inquiry, number, OF_TOPIC, topic)
+    own = [row for row in answer.configs if row.config_source == TOPICS]
+    what = f"DescribeConfigs of {topic} by {number}"
+    inquiry.expect(what, {row.name: row.value for row in own}, right)
+    inquiry.expect(what, {row.name: row.synonyms[0].value for row in own if row.synonyms}, right)
+    if right:
+        name = inquiry.chance.choice(sorted(right))
+        one = await _describe(inquiry, number, OF_TOPIC, topic, [name])
+        inquiry.expect(
+            f"{what}, of {name} alone", [(row.name, row.value) for row in one.configs], [(name, right[name])]
+        )
+
+
+async def of_brokers(inquiry: Inquiry) -> None:
+    """Each broker tells of itself, of nobody else, what stands in ZooKeeper for it and for all, and what it was started
+    with; anybody tells what stands for all."""
+    cluster = inquiry.cluster
+    for_all = _stored(inquiry, "<default>")
+    for number in inquiry.brokers:
+        own = _stored(inquiry, str(number))
+        answer = await _describe(inquiry, number, OF_BROKER, str(number))
+        rows = {row.name: (row.value, row.config_source) for row in answer.configs}
+        right = {name: (value, DYNAMIC_DEFAULT) for name, value in for_all.items()}
+        right |= {name: (value, DYNAMIC) for name, value in own.items()}
+        started = {name: (cluster.settings[name], STATIC) for name in STARTED_WITH}
+        right = {**started, "broker.id": (str(number), STATIC), **right}
+        found = {name: row for name, row in rows.items() if name in right or row[1] in (DYNAMIC, DYNAMIC_DEFAULT)}
+        inquiry.expect(f"DescribeConfigs of broker {number}", found, right)
+        everybody = await _describe(inquiry, number, OF_BROKER, "")
+        inquiry.expect("DescribeConfigs of all", {row.name: row.value for row in everybody.configs}, for_all)
+    another = await _describe(inquiry, inquiry.brokers[0], OF_BROKER, str(inquiry.brokers[-1] + 1))
+    inquiry.expect_code("DescribeConfigs of another broker", another.error_code, ErrorCode.INVALID_REQUEST)
+
+
+def _stored(inquiry: Inquiry, entity: str) -> dict[str, str]:
+    return dict((inquiry.cluster.znode(f"/config/brokers/{entity}") or {}).get("config", {}))
+
+
+async def _describe(inquiry: Inquiry, number: int, kind: int, name: str, keys: Sequence[str] | None = None) -> Any:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    body = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    answer = await inquiry.ask(number, ApiKey.DESCRIBE_CONFIGS, inquiry.chance.randint(1, 3), body)
+    (found,) = answer.results
+    return found
+
+
+#: One after the other: (name, operation, value) of each edit, and what stands there then of the three; or the error.
+_EDITS: Final[tuple[tuple[tuple[tuple[str, int, str | None], ...], dict[str, str] | ErrorCode], ...]] = (
+    ((("retention.ms", SET, "7000000"), ("segment.bytes", DELETE, None)), {"retention.ms": "7000000"}),
+    ((("cleanup.policy", APPEND, "compact"),), {"retention.ms": "7000000", "cleanup.policy": "delete,compact"}),
+    ((("cleanup.policy", SUBTRACT, "compact"),), {"retention.ms": "7000000", "cleanup.policy": "delete"}),
+    ((("retention.ms", SET, "long"),), ErrorCode.INVALID_CONFIG),
+    ((("retention.ms", APPEND, "1"),), ErrorCode.INVALID_CONFIG),
+    ((("there.is.no.such.config", SET, "1"),), ErrorCode.INVALID_CONFIG),
+    ((("retention.ms", SET, "1"), ("retention.ms", SET, "2")), ErrorCode.INVALID_REQUEST),
+)
+
+
+async def altered(inquiry: Inquiry) -> None:
+    """Edits of a topic's configs, each tried before it is made; what is refused changes nothing; at last all anew."""
+    cluster = inquiry.cluster
+    path, kept = f"/config/topics/{ASKED}", {"min.insync.replicas": "1"}
+    for edits, right in _EDITS:
+        before = cluster.znode(path)["config"]
+        for tries in (True, False):
+            code = await _alter(inquiry, ASKED, edits, tries=tries)
+            what = f"an edit {edits}{', only tried' if tries else ''}"
+            inquiry.expect_code(what, code, right if isinstance(right, ErrorCode) else ErrorCode.NONE)
+            after = before if tries or isinstance(right, ErrorCode) else {**kept, **right}
+            inquiry.expect(f"what stands there after {what}", cluster.znode(path)["config"], after)
+    missing = await _alter(inquiry, MISSING, _EDITS[0][0], tries=False)
+    inquiry.expect_code("an edit of what is not there", missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    rows = [{"name": "segment.bytes", "value": "6000"}]
+    resource = {"resource_type": OF_TOPIC, "resource_name": ASKED, "configs": rows}
+    body = {"resources": [resource], "validate_only": False}
+    answer = await _ask_anybody(inquiry, ApiKey.ALTER_CONFIGS, body)
+    inquiry.expect_code("AlterConfigs", answer.responses[0].error_code)
+    inquiry.expect("what stands there then", cluster.znode(path)["config"], {"segment.bytes": "6000"})
+
+
+async def _alter(inquiry: Inquiry, topic: str, edits: Sequence[tuple[str, int, str | None]], *, tries: bool) -> int:
+    rows = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in edits]
+    resource = {"resource_type": OF_TOPIC, "resource_name": topic, "configs": rows}
+    body = {"resources": [resource], "validate_only": tries}
+    answer = await _ask_anybody(inquiry, ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
+    return int(answer.responses[0].error_code)
+
+
+async def _ask_anybody(inquiry: Inquiry, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
+    number = inquiry.chance.choice((*inquiry.brokers, inquiry.controller()))
+    return await inquiry.ask(number, api_key, inquiry.chance.randint(0, 1), body)

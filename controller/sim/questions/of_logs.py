@@ -1,0 +1,190 @@
+"""Records are written, read, found by time and deleted, and logs are where they are said to be: Produce, Fetch,
+ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeLogDirs, AlterReplicaLogDirs.
+
+Source: spec broker.md §3 to §6, §10.4, §11.2, §11.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from controller.sim.load.consumer import fetch_body
+from controller.sim.questions.inquiry import ASKED, Inquiry
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+from controller.wire.records import Record, build_batch, iterate
+
+#: Times of the records that are written, beside the time of the question, in ms: not in order.
+TIMES_MS: Final = (0, 40, 20, 60, 60)
+EARLIEST, LATEST, OF_GREATEST_TIME = -2, -1, -3
+DELETED: Final = 2
+
+
+async def records(inquiry: Inquiry) -> None:
+    """What was written is read again, at its offsets, with its times; what was deleted is not."""
+    chance, now_ms = inquiry.chance, inquiry.cluster.world.clock.now_ms()
+    leader, epoch = _leader(inquiry)
+    batches = [build_batch([Record(0, now_ms + ms, b"k%d" % n, b"v%d" % n)]) for n, ms in enumerate(TIMES_MS)]
+    for number, batch in enumerate(batches):
+        answer = await _produce(inquiry, leader, chance.randint(3, 8), batch)
+        found = ErrorCode.of(answer.error_code), int(answer.base_offset)
+        inquiry.expect(f"Produce of record {number}", found, (ErrorCode.NONE, number))
+    broken = batches[0][:-1] + bytes([batches[0][-1] ^ 1])
+    refused = await _produce(inquiry, leader, 8, broken)
+    inquiry.expect_code("Produce of a broken batch", refused.error_code, ErrorCode.CORRUPT_MESSAGE)
+    for code, node in (
+        (ErrorCode.NONE, leader),
+        *((ErrorCode.NOT_LEADER_OR_FOLLOWER, other) for other in _others(inquiry)),
+    ):
+        row = await _fetch(inquiry, node, 0, epoch)
+        rows = [(r.offset, r.timestamp - now_ms, r.key, r.value) for r in iterate(bytes(row.records or b""))]
+        right = [(n, ms, b"k%d" % n, b"v%d" % n) for n, ms in enumerate(TIMES_MS)] if node == leader else []
+        inquiry.expect(f"Fetch of {node}", (ErrorCode.of(row.error_code), rows), (code, right))
+    await _offsets(inquiry, leader, epoch, now_ms)
+    await _deleted(inquiry, leader, epoch)
+
+
+async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> None:
+    end = len(TIMES_MS)
+    for asked, right in (
+        (EARLIEST, (0, -1)),
+        (LATEST, (end, -1)),
+        (now_ms, (0, now_ms)),
+        (now_ms + 30, (1, now_ms + 40)),
+        (now_ms + 41, (3, now_ms + 60)),
+        (now_ms + 61, (-1, -1)),
+    ):
+        row = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": asked}
+        body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": ASKED, "partitions": [row]}]}
+        answer = await inquiry.ask(leader, ApiKey.LIST_OFFSETS, inquiry.chance.randint(1, 5), body)
+        found = answer.topics[0].partitions[0]
+        told = int(found.offset), int(found.timestamp)
+        inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked}", told, right)
+    row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": epoch}
+    body = {"replica_id": -1, "topics": [{"topic": ASKED, "partitions": [row]}]}
+    answer = await inquiry.ask(leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, inquiry.chance.randint(2, 3), body)
+    found = answer.topics[0].partitions[0]
+    ends = ErrorCode.of(found.error_code), int(found.leader_epoch), int(found.end_offset)
+    inquiry.expect("OffsetForLeaderEpoch", ends, (ErrorCode.NONE, epoch, end))
+
+
+async def _deleted(inquiry: Inquiry, leader: int, epoch: int) -> None:
+    end = len(TIMES_MS)
+    for offset, code, low in (
+        (end + 1, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+        (DELETED, ErrorCode.NONE, DELETED),
+        (1, ErrorCode.NONE, DELETED),
+    ):
+        rows = [{"name": ASKED, "partitions": [{"partition_index": 0, "offset": offset}]}]
+        body = {"topics": rows, "timeout": 10_000}
+        answer = await inquiry.ask(leader, ApiKey.DELETE_RECORDS, inquiry.chance.randint(0, 2), body)
+        found = answer.topics[0].partitions[0]
+        told = ErrorCode.of(found.error_code), int(found.low_watermark)
+        inquiry.expect(f"DeleteRecords before {offset}", told, (code, low))
+    gone, left = await _fetch(inquiry, leader, DELETED - 1, epoch), await _fetch(inquiry, leader, DELETED, epoch)
+    inquiry.expect_code("Fetch of what is deleted", gone.error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
+    inquiry.expect("where the log begins then", int(left.log_start_offset), DELETED)
+    offsets = [record.offset for record in iterate(bytes(left.records or b""))]
+    inquiry.expect("what is left", offsets, list(range(DELETED, end)))
+
+
+def _leader(inquiry: Inquiry) -> tuple[int, int]:
+    state = inquiry.cluster.state(ASKED, 0)
+    return state["leader"], state["leader_epoch"]
+
+
+def _others(inquiry: Inquiry) -> list[int]:
+    """One who has no replica, where there is one."""
+    return [number for number in inquiry.brokers if number not in inquiry.cluster.assignment(ASKED, 0)][:1]
+
+
+async def _produce(inquiry: Inquiry, number: int, version: int, batch: bytes) -> Any:
+    topic = {"name": ASKED, "partition_data": [{"index": 0, "records": batch}]}
+    body = {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": [topic]}
+    answer = await inquiry.ask(number, ApiKey.PRODUCE, version, body)
+    return answer.responses[0].partition_responses[0]
+
+
+async def _fetch(inquiry: Inquiry, number: int, offset: int, epoch: int) -> Any:
+    body = fetch_body(ASKED, 0, offset, epoch=epoch)
+    answer = await inquiry.ask(number, ApiKey.FETCH, inquiry.chance.randint(5, 11), body)
+    return answer.responses[0].partitions[0]
+
+
+async def dirs(inquiry: Inquiry) -> None:
+    """Each broker tells of each of its dirs which logs are in it, and how large they are: as the files are."""
+    for number in inquiry.brokers:
+        before = _on_disk(inquiry, number)
+        version = inquiry.chance.randint(0, 2)
+        answer = await inquiry.ask(number, ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": None})
+        found = {
+            Path(row.log_dir).name: {
+                (topic.name, int(p.partition_index)): (
+                    *(int(p.partition_size), p.is_future_key),
+                    int(p.offset_lag) if _is_assigned(inquiry, number, topic.name, int(p.partition_index)) else None,
+                )
+                for topic in row.topics
+                for p in topic.partitions
+            }
+            for row in answer.results
+            if row.error_code == 0
+        }
+        after = _on_disk(inquiry, number)
+        inquiry.expect(f"DescribeLogDirs {version} of {number}", found, before if found == before else after)
+
+
+_Logs = dict[tuple[str, int], tuple[int, bool, int | None]]
+
+
+def _on_disk(inquiry: Inquiry, number: int) -> dict[str, _Logs]:
+    """dir -> log -> (bytes, whether it is a future one, lag). At rest no replica is behind, and none moves; how far a
+    log is behind that is no replica (any more) nobody says."""
+    found: dict[str, _Logs] = {}
+    for log_dir in _dirs(inquiry, number):
+        found[log_dir.name] = {}
+        for folder in log_dir.iterdir():
+            topic, _, partition = folder.name.rpartition("-")
+            if folder.is_dir() and partition.isdigit():
+                size = sum(path.stat().st_size for path in folder.glob("*.log"))
+                lag = 0 if _is_assigned(inquiry, number, topic, int(partition)) else None
+                found[log_dir.name][topic, int(partition)] = size, False, lag
+    return found
+
+
+def _is_assigned(inquiry: Inquiry, number: int, topic: str, partition: int) -> bool:
+    content = inquiry.cluster.content_of(topic)["partitions"] or {}
+    return number in content.get(str(partition), ())
+
+
+def _dirs(inquiry: Inquiry, number: int) -> Iterator[Path]:
+    name = f"broker-{number}"
+    more = inquiry.cluster.shape.log_dirs if inquiry.cluster.shape is not None else 1
+    for each in (name, *(f"{name}-{n}" for n in range(2, more + 1))):
+        yield inquiry.cluster.folder / each
+
+
+async def log_dir_moves(inquiry: Inquiry) -> None:
+    """A replica goes to another dir of its broker, and is told to be there; not to one that there is not."""
+    number = inquiry.cluster.assignment(ASKED, 0)[-1]
+    missing = await _move(inquiry, number, inquiry.cluster.folder / "there-is-no-such-dir")
+    inquiry.expect_code("a move to no dir", missing, ErrorCode.LOG_DIR_NOT_FOUND)
+    there = {name for name, logs in _on_disk(inquiry, number).items() if (ASKED, 0) in logs}
+    others = [log_dir for log_dir in _dirs(inquiry, number) if log_dir.name not in there]
+    if not others or not there:
+        return
+    moved = await _move(inquiry, number, others[0])
+    inquiry.expect_code("a move to another dir", moved)
+
+    async def found() -> object:
+        return {name for name, logs in _on_disk(inquiry, number).items() if (ASKED, 0) in logs}
+
+    await inquiry.becomes("in which dir it is", found, {others[0].name})
+    await dirs(inquiry)
+
+
+async def _move(inquiry: Inquiry, number: int, log_dir: Path) -> int:
+    rows = [{"path": str(log_dir), "topics": [{"name": ASKED, "partitions": [0]}]}]
+    answer = await inquiry.ask(number, ApiKey.ALTER_REPLICA_LOG_DIRS, inquiry.chance.randint(0, 1), {"dirs": rows})
+    return int(answer.results[0].partitions[0].error_code)

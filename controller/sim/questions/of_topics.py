@@ -1,0 +1,160 @@
+"""A topic is made, grown and deleted, and what cannot be is refused: CreateTopics, CreatePartitions, DeleteTopics.
+
+Source: spec broker.md §16.2 to §16.4, controller.md §10.1; Kafka 3.9 `ZkAdminManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from controller.sim.questions.inquiry import ASKED, IMPOSSIBLE, MISSING, Inquiry
+from controller.sim.shape import TOPIC
+from controller.wire.errors import ErrorCode
+from controller.wire.protocol import ApiKey
+
+CONFIGS: Final = {"segment.bytes": "5000", "min.insync.replicas": "1"}
+#: From these versions on a request may only be tried, and an answer says what was made.
+TRIES_FROM, TELLS_FROM = 1, 5
+TOPIC_CONFIG: Final = 1
+TIMEOUT_MS: Final = 20_000
+
+
+async def create(inquiry: Inquiry) -> None:
+    """Of many topics in one request that one is made that can be; one that is only tried is not."""
+    cluster, chance = inquiry.cluster, inquiry.chance
+    version, count = chance.randint(0, 5), chance.randint(1, 3)
+    factor = chance.randint(1, min(3, len(inquiry.brokers)))
+    own = _wanted(ASKED, count, factor, configs=CONFIGS)
+    if chance.random() < 0.5:
+        replicas = [chance.sample(inquiry.brokers, factor) for _ in range(count)]
+        rows = [{"partition_index": number, "broker_ids": each} for number, each in enumerate(replicas)]
+        own |= {"num_partitions": -1, "replication_factor": -1, "assignments": rows}
+    refused = {
+        TOPIC: (_wanted(TOPIC, 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        IMPOSSIBLE: (_wanted(IMPOSSIBLE, 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        "none": (_wanted("none", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        "many": (_wanted("many", 1, len(inquiry.brokers) + 1), ErrorCode.INVALID_REPLICATION_FACTOR),
+        "odd": (_wanted("odd", 1, 1, configs={"segment.bytes": "few"}), ErrorCode.INVALID_CONFIG),
+    }
+    topics = [own, *(row for row, _ in refused.values())]
+    right = {ASKED: ErrorCode.NONE, **{name: code for name, (_, code) in refused.items()}}
+    before = cluster.children("/brokers/topics")
+    for tries in (True, False) if version >= TRIES_FROM else (False,):
+        body = {"topics": topics, "timeout": TIMEOUT_MS, "validate_only": tries}
+        answer = await inquiry.ask_office(ApiKey.CREATE_TOPICS, version, body)
+        found = {row.name: ErrorCode.of(row.error_code) for row in answer.topics}
+        inquiry.expect(f"CreateTopics {version}{' that only tries' if tries else ''}", found, right)
+        there = before if tries else sorted([*before, ASKED])
+        inquiry.expect("which topics there are then", cluster.children("/brokers/topics"), there)
+        if version >= TELLS_FROM:
+            _told(inquiry, next(row for row in answer.topics if row.name == ASKED), count, factor)
+    _made(inquiry, own, count, factor)
+    await _known_everywhere(inquiry, ErrorCode.NONE)
+
+
+async def _known_everywhere(inquiry: Inquiry, right: ErrorCode) -> None:
+    """Each broker soon tells the same of the topic."""
+
+    async def told() -> object:
+        asked = {"topics": [{"name": ASKED}], "allow_auto_topic_creation": False}
+        answers = [await inquiry.ask(number, ApiKey.METADATA, 5, asked) for number in inquiry.brokers]
+        return [ErrorCode.of(each.topics[0].error_code) for each in answers]
+
+    await inquiry.becomes("Metadata of the topic", told, [right] * len(inquiry.brokers))
+
+
+def _wanted(name: str, count: int, factor: int, configs: Mapping[str, str] | None = None) -> dict[str, Any]:
+    rows = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+    return {"name": name, "num_partitions": count, "replication_factor": factor, "assignments": [], "configs": rows}
+
+
+def _told(inquiry: Inquiry, row: Any, count: int, factor: int) -> None:
+    own = {each.name: each.value for each in row.configs or () if each.config_source == TOPIC_CONFIG}
+    found = int(row.num_partitions), int(row.replication_factor), own
+    inquiry.expect("a topic that was made", found, (count, factor, CONFIGS))
+
+
+def _made(inquiry: Inquiry, wanted: Mapping[str, Any], count: int, factor: int) -> None:
+    """What was asked for stands in ZooKeeper, spread over racks where those count; each partition has its leader."""
+    cluster = inquiry.cluster
+    inquiry.expect("with which configs", cluster.znode(f"/config/topics/{ASKED}"), {"version": 1, "config": CONFIGS})
+    replicas = [cluster.assignment(ASKED, number) for number in cluster.topic_partitions(ASKED)]
+    inquiry.expect("how many replicas there are", [len(set(each)) for each in replicas], [factor] * count)
+    if wanted["assignments"]:
+        inquiry.expect("who has them", replicas, [row["broker_ids"] for row in wanted["assignments"]])
+    elif cluster.shape is not None and cluster.shape.racks:
+        racks = {number: cluster.znode(f"/brokers/ids/{number}").get("rack") for number in inquiry.brokers}
+        apart = min(factor, len(set(racks.values())))
+        found = [len({racks[number] for number in each}) for each in replicas]
+        inquiry.expect("in how many racks they are", [min(each, apart) for each in found], [apart] * count)
+    _lead(inquiry)
+
+
+def _lead(inquiry: Inquiry) -> None:
+    cluster = inquiry.cluster
+    first = [cluster.assignment(ASKED, number)[0] for number in cluster.topic_partitions(ASKED)]
+    states = [cluster.state(ASKED, number) for number in cluster.topic_partitions(ASKED)]
+    inquiry.expect("who leads", [state and state["leader"] for state in states], first)
+
+
+async def grow(inquiry: Inquiry) -> None:
+    """More partitions, with as many replicas as the first; no fewer, not as many, and none of what is not there."""
+    cluster, version = inquiry.cluster, inquiry.chance.randint(0, 2)
+    before = cluster.content_of(ASKED)["partitions"]
+    count = len(before)
+    for tries in (True, False):
+        rows = [(ASKED, count + 2, None), (TOPIC, 1, None), (MISSING, 3, None), ("keyed-no", 0, None)]
+        if len(cluster.topic_partitions(TOPIC)) == 1:
+            rows[1] = (TOPIC, 0, None)
+        answer = await _grow(inquiry, version, rows, tries=tries)
+        right = {ASKED: ErrorCode.NONE, TOPIC: ErrorCode.INVALID_PARTITIONS}
+        right |= dict.fromkeys((MISSING, "keyed-no"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        inquiry.expect(f"CreatePartitions {version}{' that only tries' if tries else ''}", answer, right)
+        there = count if tries else count + 2
+        inquiry.expect("how many partitions there are then", len(cluster.topic_partitions(ASKED)), there)
+    after = cluster.content_of(ASKED)["partitions"]
+    inquiry.expect("which replicas those before it have", {number: after.get(number) for number in before}, before)
+    factors = {len(set(replicas)) for replicas in after.values()}
+    inquiry.expect("how many replicas the new ones have", factors, {len(before["0"])})
+    live = [replicas for replicas in after.values() if not set(replicas) <= set(inquiry.brokers)]
+    inquiry.expect("which replicas are nobody's", live, [])
+    _lead(inquiry)
+    wrong = await _grow(inquiry, version, [(ASKED, count + 3, [[99]])], tries=False)
+    inquiry.expect("partitions of nobody", wrong, {ASKED: ErrorCode.INVALID_REPLICA_ASSIGNMENT})
+    short = await _grow(inquiry, version, [(ASKED, count + 4, [[inquiry.brokers[0]]])], tries=False)
+    inquiry.expect("partitions without replicas", short, {ASKED: ErrorCode.INVALID_REPLICA_ASSIGNMENT})
+
+
+async def _grow(
+    inquiry: Inquiry, version: int, rows: Sequence[tuple[str, int, list[list[int]] | None]], *, tries: bool
+) -> dict[str, ErrorCode]:
+    topics = [
+        {
+            "name": name,
+            "count": count,
+            "assignments": None if lists is None else [{"broker_ids": each} for each in lists],
+        }
+        for name, count, lists in rows
+    ]
+    body = {"topics": topics, "timeout": TIMEOUT_MS, "validate_only": tries}
+    answer = await inquiry.ask_office(ApiKey.CREATE_PARTITIONS, version, body)
+    return {row.name: ErrorCode.of(row.error_code) for row in answer.results}
+
+
+async def delete(inquiry: Inquiry) -> None:
+    """A topic is gone when that is answered, its configs and its logs soon, everywhere."""
+    cluster, version = inquiry.cluster, inquiry.chance.randint(0, 4)
+    body = {"topic_names": [ASKED, MISSING], "timeout": TIMEOUT_MS}
+    answer = await inquiry.ask_office(ApiKey.DELETE_TOPICS, version, body)
+    found = {row.name: ErrorCode.of(row.error_code) for row in answer.responses}
+    right = {ASKED: ErrorCode.NONE, MISSING: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    inquiry.expect(f"DeleteTopics {version}", found, right)
+
+    async def left() -> object:
+        parents = "/brokers/topics", "/config/topics", "/admin/delete_topics"
+        folders = [path.name for path in cluster.folder.glob(f"broker-*/{ASKED}-[0-9]*") if "-delete" not in path.name]
+        return [parent for parent in parents if ASKED in cluster.children(parent)], folders
+
+    await inquiry.becomes("what is left of a deleted topic", left, ([], []))
+    await _known_everywhere(inquiry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
