@@ -10,6 +10,7 @@ from controller.sim.cluster import Cluster
 from controller.sim.questions import of_cluster, of_configs, of_groups, of_logs, of_topics
 from controller.sim.questions.inquiry import Inquiry
 from controller.wire.protocol import ProtocolError
+from controller.wire.records import CorruptBatch
 
 Question = Callable[[Inquiry], Awaitable[None]]
 #: In this order: what is made by one is asked of by others.
@@ -30,6 +31,6 @@ async def wrong_answers(cluster: Cluster, chance: random.Random) -> list[str]:
     for question in QUESTIONS:
         try:
             await question(inquiry)
-        except (OSError, ProtocolError) as error:
-            inquiry.wrong.append(f"{question.__name__}: no answer: {error!r}")
+        except (OSError, ProtocolError, CorruptBatch) as error:
+            inquiry.wrong.append(f"{question.__name__}: no answer that can be read: {error!r}")
     return inquiry.wrong
