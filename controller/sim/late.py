@@ -73,6 +73,8 @@ SELDOM_SHARE: Final = 0.1
 HELD_TO_IT: Final = 0.1
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
+#: The share of worlds whose brokers have little memory for requests, and how much: what is not given back is missed.
+SHORT_OF_MEMORY, REQUEST_MEMORY = 0.2, 20_000
 #: Steps that do nothing where brokers have one log dir.
 NEED_DIRS: Final = frozenset({"move_dirs_in_trouble", "move_off_a_failed_dir", "die_with_a_failed_dir"})
 #: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.
@@ -97,6 +99,8 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     """With what its late steps need, late settings, and its late clients; of a narrow world, with few clients."""
     if random.Random(f"{seed}/impatient").random() < IMPATIENT:
         shape = replace(shape, request_timeout_ms=2000)
+    if random.Random(f"{seed}/memory").random() < SHORT_OF_MEMORY:
+        shape = replace(shape, request_memory_bytes=REQUEST_MEMORY)
     crowd = random.Random(f"{seed}/crowd")
     if crowd.random() < CROWDED:
         shape = replace(shape, crowd=crowd.choice(CROWDS))

@@ -86,6 +86,8 @@ class Shape:
     #: Clients that join groups of their own, and keep no order.
     crowd: int = 0
     steps: int = 25
+    #: What brokers take in at once, of one request and of all that wait; 0: as much as usual.
+    request_memory_bytes: int = 0
     #: Clients that came later: producers of a compacted topic, and those that ask what brokers must refuse or tell.
     keyed_producers: int = 0
     replica_probers: int = 0
@@ -125,6 +127,9 @@ class Shape:
         }
         if self.flush_messages:
             drawn["log.flush.interval.messages"] = str(self.flush_messages)
+        if self.request_memory_bytes:
+            names = "socket.request.max.bytes", "queued.max.request.bytes"
+            drawn |= dict.fromkeys(names, str(self.request_memory_bytes))
         return drawn
 
     def topic_settings(self) -> dict[str, str]:

@@ -53,7 +53,7 @@ class Inquiry:
     def expect(self, what: str, found: object, right: object) -> None:
         """Notes an answer to `what` that is not right."""
         if found != right:
-            self.wrong.append(f"{what} is answered {_short(found)}; right is {_short(right)}")
+            self.wrong.append(f"{what}: it is {_short(found)}, right is {_short(right)}")
 
     def expect_code(self, what: str, found: int, right: ErrorCode = ErrorCode.NONE) -> None:
         """The same, of an error code alone."""
