@@ -43,7 +43,7 @@ async def metadata(inquiry: Inquiry) -> None:
 
 async def metadata_of_some(inquiry: Inquiry) -> None:
     """Of named topics each gets its row, in the order in which they are asked for; who is not there an error."""
-    number, version = inquiry.chance.choice(inquiry.brokers), inquiry.chance.randint(4, 9)
+    number, version = inquiry.chance.choice((*inquiry.brokers, inquiry.controller())), inquiry.chance.randint(4, 9)
     right = _Right(inquiry.cluster, number, version)
     names = [*inquiry.chance.sample(right.topics(), 1), MISSING, IMPOSSIBLE]
     body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}

@@ -106,12 +106,13 @@ async def altered(inquiry: Inquiry) -> None:
             inquiry.expect(f"what stands there after {what}", cluster.znode(path)["config"], after)
     missing = await _alter(inquiry, MISSING, _EDITS[0][0], tries=False)
     inquiry.expect_code("an edit of what is not there", missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    rows = [{"name": "segment.bytes", "value": "6000"}]
-    resource = {"resource_type": OF_TOPIC, "resource_name": ASKED, "configs": rows}
-    body = {"resources": [resource], "validate_only": False}
-    answer = await _ask_anybody(inquiry, ApiKey.ALTER_CONFIGS, body)
-    inquiry.expect_code("AlterConfigs", answer.responses[0].error_code)
-    inquiry.expect("what stands there then", cluster.znode(path)["config"], {"segment.bytes": "6000"})
+    for anew in ({"segment.bytes": "6000", "retention.ms": "8000000"}, {}):
+        rows = [{"name": name, "value": value} for name, value in anew.items()]
+        resource = {"resource_type": OF_TOPIC, "resource_name": ASKED, "configs": rows}
+        body = {"resources": [resource], "validate_only": False}
+        answer = await _ask_anybody(inquiry, ApiKey.ALTER_CONFIGS, body)
+        inquiry.expect_code(f"AlterConfigs to {anew}", answer.responses[0].error_code)
+        inquiry.expect("what stands there then", cluster.znode(path)["config"], anew)
 
 
 async def _alter(inquiry: Inquiry, topic: str, edits: Sequence[tuple[str, int, str | None]], *, tries: bool) -> int:

@@ -47,7 +47,7 @@ async def a_life(inquiry: Inquiry) -> None:
         is_static = version >= STATIC_FROM and chance.random() < 0.5
         seats.append(_Seat(version, name if is_static else None, assignment))
     one, two = seats
-    await story.described("Dead", [])
+    await story.is_not_made()
     joined = await story.join(one)
     story.expect_join("the first to join", joined, one, 1, one.member_id, [one])
     await story.described("CompletingRebalance", [one], shows=False)
@@ -75,6 +75,28 @@ class _Story:
 
     def _drawn(self, first: int, last: int) -> int:
         return self._inquiry.chance.randint(first, last)
+
+    async def is_not_made(self) -> None:
+        """Who may not join, and who commits for nothing that is there, makes no group; elsewhere nobody knows of it."""
+        limits = {"session_ms": 1, "rebalance_ms": 30_000}
+        body = join_body(self._group, "", None, **limits, metadata=SUBSCRIPTION)
+        short = await self._ask(ApiKey.JOIN_GROUP, self._drawn(0, 7), body)
+        found = ErrorCode.of(short.error_code), list(short.members)
+        self._inquiry.expect("who joins for too short a session", found, (ErrorCode.INVALID_SESSION_TIMEOUT, []))
+        nobody, missing = _Seat(0, None, b""), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await self._committed(nobody, -1, self._drawn(2, 8), {MISSING: missing})
+        await self.described("Dead", [])
+        for other in [number for number in self._inquiry.brokers if number != self._coordinator][:1]:
+            version = self._drawn(1, 7)
+            body = {
+                "group_id": self._group,
+                "topics": [{"name": TOPIC, "partition_indexes": [0]}],
+                "require_stable": False,
+            }
+            answer = await self._ask(ApiKey.OFFSET_FETCH, version, body, at=other)
+            rows = [row.error_code for topic in answer.topics for row in topic.partitions]
+            codes = {ErrorCode.of(code) for code in (rows if version == 1 else [answer.error_code, *rows])}
+            self._inquiry.expect(f"OffsetFetch {version} elsewhere", codes, {ErrorCode.NOT_COORDINATOR})
 
     # -- joining ---------------------------------------------------------------------------------------------------
 
@@ -154,32 +176,39 @@ class _Story:
         """What a member commits is told, with its epoch and text; nothing of what is not there, and of strangers."""
         static = one.instance is not None
         version = self._drawn(7, 8) if static else self._drawn(2, 8)
-        good, missing = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        await self._committed(one, 1, version, [good, missing])
-        await self._committed(one, 9, version, [ErrorCode.ILLEGAL_GENERATION, missing])
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await self._committed(one, 1, version, {TOPIC: ErrorCode.NONE, MISSING: missing})
+        await self._committed(one, 9, version, {TOPIC: ErrorCode.ILLEGAL_GENERATION, MISSING: missing})
+        for length, right in ((4097, ErrorCode.OFFSET_METADATA_TOO_LARGE), (4096, ErrorCode.NONE)):
+            await self._committed(one, 1, version, {TOPIC: right}, "é" * length)  # Java counts letters, not bytes
+        await self._committed(one, 1, version, {TOPIC: ErrorCode.NONE})
         asked = {"topics": [{"name": TOPIC, "partition_indexes": [0]}, {"name": MISSING, "partition_indexes": [0]}]}
         epoch = EPOCH if version >= EPOCHS_FROM else -1
         fetched = self._drawn(1, 7)
         told = epoch if fetched >= 5 else None
-        right = {TOPIC: (COMMITTED, told, METADATA), MISSING: (-1, -1 if fetched >= 5 else None, "")}
-        self._inquiry.expect(f"OffsetFetch {fetched}", await self._fetched(fetched, asked), right)
+        row = {TOPIC: (COMMITTED, told, METADATA), MISSING: (-1, -1 if fetched >= 5 else None, "")}
+        self._inquiry.expect(f"OffsetFetch {fetched}", await self._fetched(fetched, asked), row)
         alone = {TOPIC: (COMMITTED, epoch, METADATA)}
+        self._inquiry.expect("OffsetFetch of none", await self._fetched(6, {"topics": []}), {})
         self._inquiry.expect("OffsetFetch of all", await self._fetched(6, {"topics": None}), alone)
 
-    async def _committed(self, seat: _Seat, generation: int, version: int, right: list[ErrorCode]) -> None:
+    async def _committed(
+        self, seat: _Seat, generation: int, version: int, right: Mapping[str, ErrorCode], text: str = METADATA
+    ) -> None:
+        """A commit for partition 0 of each of these topics."""
         who = self._who(seat, generation)
         who["generation_id_or_member_epoch"] = who.pop("generation_id")
         row = {
             "partition_index": 0,
             "committed_offset": COMMITTED,
             "committed_leader_epoch": EPOCH,
-            "committed_metadata": METADATA,
+            "committed_metadata": text,
         }
-        topics = [{"name": name, "partitions": [row]} for name in (TOPIC, MISSING)]
+        topics = [{"name": name, "partitions": [row]} for name in right]
         body = {**who, "retention_time": -1, "topics": topics}
         answer = await self._ask(ApiKey.OFFSET_COMMIT, version, body)
-        found = [ErrorCode.of(topic.partitions[0].error_code) for topic in answer.topics]
-        self._inquiry.expect(f"OffsetCommit {version} in generation {generation}", found, right)
+        found = {topic.name: ErrorCode.of(topic.partitions[0].error_code) for topic in answer.topics}
+        self._inquiry.expect(f"OffsetCommit {version} in generation {generation}", found, dict(right))
 
     async def _fetched(self, version: int, body: Mapping[str, Any]) -> dict[str, tuple[int, int | None, str]]:
         answer = await self._ask(

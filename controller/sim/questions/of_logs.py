@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from controller.sim.load.consumer import fetch_body
 from controller.sim.questions.inquiry import ASKED, Inquiry
+from controller.sim.questions.of_cluster import GROUPS_TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch, iterate
 
 #: Times of the records that are written, beside the time of the question, in ms: not in order.
 TIMES_MS: Final = (0, 40, 20, 60, 60)
-EARLIEST, LATEST, OF_GREATEST_TIME = -2, -1, -3
+EARLIEST, LATEST = -2, -1
 DELETED: Final = 2
 
 
@@ -42,8 +43,11 @@ async def records(inquiry: Inquiry) -> None:
         rows = [(r.offset, r.timestamp - now_ms, r.key, r.value) for r in iterate(bytes(row.records or b""))]
         right = [(n, ms, b"k%d" % n, b"v%d" % n) for n, ms in enumerate(TIMES_MS)] if node == leader else []
         inquiry.expect(f"Fetch of {node}", (ErrorCode.of(row.error_code), rows), (code, right))
+    of_groups = await _produce(inquiry, leader, 8, batches[0], topic=GROUPS_TOPIC)
+    refusals = ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER
+    inquiry.expect("Produce to the groups' topic", ErrorCode.of(of_groups.error_code) in refusals, True)
     await _offsets(inquiry, leader, epoch, now_ms)
-    await _deleted(inquiry, leader, epoch)
+    await _deleted(inquiry, leader, epoch, now_ms)
 
 
 async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> None:
@@ -56,11 +60,7 @@ async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
         (now_ms + 41, (3, now_ms + 60)),
         (now_ms + 61, (-1, -1)),
     ):
-        row = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": asked}
-        body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": ASKED, "partitions": [row]}]}
-        answer = await inquiry.ask(leader, ApiKey.LIST_OFFSETS, inquiry.chance.randint(1, 5), body)
-        found = answer.topics[0].partitions[0]
-        told = int(found.offset), int(found.timestamp)
+        told = await _offset(inquiry, leader, epoch, asked)
         inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked}", told, right)
     row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": epoch}
     body = {"replica_id": -1, "topics": [{"topic": ASKED, "partitions": [row]}]}
@@ -70,7 +70,15 @@ async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
     inquiry.expect("OffsetForLeaderEpoch", ends, (ErrorCode.NONE, epoch, end))
 
 
-async def _deleted(inquiry: Inquiry, leader: int, epoch: int) -> None:
+async def _offset(inquiry: Inquiry, leader: int, epoch: int, asked: int) -> tuple[int, int]:
+    row = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": asked}
+    body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": ASKED, "partitions": [row]}]}
+    answer = await inquiry.ask(leader, ApiKey.LIST_OFFSETS, inquiry.chance.randint(1, 5), body)
+    found = answer.topics[0].partitions[0]
+    return int(found.offset), int(found.timestamp)
+
+
+async def _deleted(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> None:
     end = len(TIMES_MS)
     for offset, code, low in (
         (end + 1, ErrorCode.OFFSET_OUT_OF_RANGE, -1),
@@ -81,13 +89,16 @@ async def _deleted(inquiry: Inquiry, leader: int, epoch: int) -> None:
         body = {"topics": rows, "timeout": 10_000}
         answer = await inquiry.ask(leader, ApiKey.DELETE_RECORDS, inquiry.chance.randint(0, 2), body)
         found = answer.topics[0].partitions[0]
-        told = ErrorCode.of(found.error_code), int(found.low_watermark)
-        inquiry.expect(f"DeleteRecords before {offset}", told, (code, low))
+        went = ErrorCode.of(found.error_code), int(found.low_watermark)
+        inquiry.expect(f"DeleteRecords before {offset}", went, (code, low))
     gone, left = await _fetch(inquiry, leader, DELETED - 1, epoch), await _fetch(inquiry, leader, DELETED, epoch)
     inquiry.expect_code("Fetch of what is deleted", gone.error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
     inquiry.expect("where the log begins then", int(left.log_start_offset), DELETED)
     offsets = [record.offset for record in iterate(bytes(left.records or b""))]
     inquiry.expect("what is left", offsets, list(range(DELETED, end)))
+    for asked, right in ((EARLIEST, (DELETED, -1)), (now_ms, (DELETED, now_ms + TIMES_MS[DELETED]))):
+        told = await _offset(inquiry, leader, epoch, asked)
+        inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked} then", told, right)
 
 
 def _leader(inquiry: Inquiry) -> tuple[int, int]:
@@ -100,9 +111,9 @@ def _others(inquiry: Inquiry) -> list[int]:
     return [number for number in inquiry.brokers if number not in inquiry.cluster.assignment(ASKED, 0)][:1]
 
 
-async def _produce(inquiry: Inquiry, number: int, version: int, batch: bytes) -> Any:
-    topic = {"name": ASKED, "partition_data": [{"index": 0, "records": batch}]}
-    body = {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": [topic]}
+async def _produce(inquiry: Inquiry, number: int, version: int, batch: bytes, *, topic: str = ASKED) -> Any:
+    rows = {"name": topic, "partition_data": [{"index": 0, "records": batch}]}
+    body = {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": [rows]}
     answer = await inquiry.ask(number, ApiKey.PRODUCE, version, body)
     return answer.responses[0].partition_responses[0]
 
@@ -131,6 +142,8 @@ async def dirs(inquiry: Inquiry) -> None:
             for row in answer.results
             if row.error_code == 0
         }
+        none = await inquiry.ask(number, ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": []})
+        inquiry.expect("DescribeLogDirs of no topic", [list(row.topics) for row in none.results], [[]] * len(found))
         after = _on_disk(inquiry, number)
         inquiry.expect(f"DescribeLogDirs {version} of {number}", found, before if found == before else after)
 

@@ -122,8 +122,12 @@ async def grow(inquiry: Inquiry) -> None:
     _lead(inquiry)
     wrong = await _grow(inquiry, version, [(ASKED, count + 3, [[99]])], tries=False)
     inquiry.expect("partitions of nobody", wrong, {ASKED: ErrorCode.INVALID_REPLICA_ASSIGNMENT})
+    rows = [(ASKED, count + 3, None), (ASKED, count + 4, None)]
+    twice = await _grow(inquiry, version, rows, tries=False)
+    inquiry.expect("who grows twice in one request", twice, {ASKED: ErrorCode.INVALID_REQUEST})
     short = await _grow(inquiry, version, [(ASKED, count + 4, [[inquiry.brokers[0]]])], tries=False)
     inquiry.expect("partitions without replicas", short, {ASKED: ErrorCode.INVALID_REPLICA_ASSIGNMENT})
+    inquiry.expect("how many there are at last", len(cluster.topic_partitions(ASKED)), count + 2)
 
 
 async def _grow(
