@@ -11,6 +11,7 @@ import pytest
 
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
+    Expire,
     Reelect,
     TopicChange,
     TopicUncleanLeaderElectionEnable,
@@ -183,6 +184,9 @@ def test_a_term_that_its_broken_fence_does_not_end() -> None:
             scene.beliefs.operation(session, write, ZkResult(code, results=tuple(map(ZkResult, answers))))
             assert ("its fence broke" in scene.after()) is (is_fence and version == 1), (code, version)
             assert scene.after() == ""
+    scene.beliefs.operation(session, write, ZkResult(ZkCode.BAD_VERSION, results=(ZkResult(ZkCode.BAD_VERSION),)))
+    scene.loop.queued = [Expire()]  # the session has gone with it, and so does the office, at once
+    assert scene.after() == ""
 
 
 def test_leaders_that_nobody_will_balance_again() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerChange,
+    Expire,
     Reelect,
     TopicUncleanLeaderElectionEnable,
 )
@@ -167,7 +168,10 @@ class Beliefs:
             yield "does not serve, and keeps /controller"
 
     def _serves_on(self, controller: Controller) -> Iterable[str]:
-        """Whose fence broke will never write again in its term, which ends with that event. §2.4"""
+        """Whose fence broke will never write again in its term, which ends with that event, or with its session: then by
+        the next one. §2.4"""
+        if Expire() in controller.loop.queued[:1]:
+            return
         state, znode = controller.state, self._cluster.world.zookeeper.tree.get(ControllerEpochZNode.path)
         if state.serving and (znode is None or znode.version != state.epoch_zk_version):
             yield f"serves on in epoch {state.epoch}, though its fence broke"
