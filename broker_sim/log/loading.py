@@ -90,8 +90,9 @@ def _remove_replaced(folder: Path, swapped: Segment, files: Files) -> None:
     end = swapped.measured_end()
     for path in sorted(folder.iterdir()):
         offset = base_offset(path.name)
-        is_plain = offset is not None and path.suffix.removeprefix(".") in _KINDS
-        if is_plain and offset is not None and (offset == swapped.base_offset or swapped.base_offset <= offset < end):
+        if offset is None or path.suffix.removeprefix(".") not in _KINDS:
+            continue
+        if offset == swapped.base_offset or swapped.base_offset <= offset < end:
             files.remove(path)
 
 

@@ -178,9 +178,8 @@ class StoredLog:
             self.epochs = self._epoch_file.read()
         except CheckpointError as error:
             repairs.append(Repair(path=self._epoch_file.path, reason=f"rebuilt from the batches: {error}"))
-            self.epochs, is_trusted = LeaderEpochs(), False
+            is_trusted = False
         before = list(self.epochs.entries)
-        self._epochs_unsynced = not is_trusted and bool(before)
         # A loss of power may have brought back what was cut: the batches that were read say what is so.
         for epoch, start in rebuilt.entries:
             self.epochs.found(epoch, start, last_offsets[epoch])

@@ -35,7 +35,7 @@ class Uncleanable(Exception):
 
 
 class _Aborted(Exception):
-    """The log changed under the cleaner."""
+    """The log changed under the cleaner, or another one is to take its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +199,7 @@ class LogCleaner:
                 modified = group[-1].last_modified_s()
                 cleaned.seal()
             await self._sync(log, cleaned, version)
-            if log.version != version:
-                raise _Aborted
+            self._check(log, version)
         except BaseException:
             with contextlib.suppress(OSError):  # what stays behind is removed at the next start
                 cleaned.move(log.folder)
@@ -229,8 +228,7 @@ class LogCleaner:
         """The batches of a segment (from the one that holds `start` on), with pauses. Raises _Aborted."""
         rate = self._table.settings.log_cleaner_io_max_bytes_per_second
         since_pause = 0
-        if log.version != version:
-            raise _Aborted
+        self._check(log, version)
         for position, header in segment.headers(None if start is None else max(start, segment.base_offset)):
             with storage_failures(log.log_dir):
                 batch = segment.read(position, header.size)
@@ -239,5 +237,12 @@ class LogCleaner:
             if since_pause >= _STEP_BYTES:
                 await asyncio.sleep(since_pause / max(rate, 1.0))
                 since_pause = 0
-            if log.version != version:
-                raise _Aborted
+            self._check(log, version)
+
+    def _check(self, log: Log, version: int) -> None:
+        """A log that begins to move is let alone: what is copied already would count as compacted in its new place.
+
+        Raises: _Aborted. Source: Kafka 3.9 `LogCleaner.abortAndPauseCleaning` of `ReplicaManager.alterReplicaLogDirs`.
+        """
+        if log.version != version or self._table.dirs.future(log.topic_partition) is not None:
+            raise _Aborted

@@ -31,12 +31,14 @@ class World:
     """One log in one dir, and the cleaner that would compact it."""
 
     def __init__(
-        self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None, *, map_bytes: int = 1 << 27
-    ) -> None:
+        self, folder: Path, config: LogConfig = COMPACT, files: Files | None = None, *, map_bytes: int = 1 << 27,
+        others: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """`others`: further log dirs."""
         self.now_ms, self.failed, self.events = NOW, [], []
         #: what happens while the disk is waited for
         self.meanwhile: Callable[[], object] = lambda: None
-        self.dirs = LogDirs((str(folder),), random.Random(1), files)
+        self.dirs = LogDirs((str(folder), *others), random.Random(1), files)
         self.dirs.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=NOW)
         self.log = self.dirs.get(TP) or self.dirs.create(TP, config)
         self.partition = SimpleNamespace(log=self.log, hw=0)

@@ -337,8 +337,7 @@ class PlainLog:
 
     def _load_epochs(self, read: list[Batch], *, is_clean: bool) -> None:
         """What was read goes before the file; where the file begins too late, what is below it is read too."""
-        before = list(self.epoch_file or [])
-        self.is_epoch_file_unsynced = not is_clean and bool(before)
+        before, self.is_epoch_file_unsynced = list(self.epoch_file or []), False
         first = before[0][1] if before else self.end
         read = read + [batch for batch in self.batches if batch.base < first and first > self.start]
         found = dict(before)

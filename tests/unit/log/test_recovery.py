@@ -163,13 +163,19 @@ def test_an_index_without_its_log_is_removed(tmp_path: Path) -> None:
     assert f"{7:020d}.index" not in names(again)
 
 
-def test_a_damaged_epoch_file_is_rebuilt_and_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_damaged_epoch_file_is_rebuilt_and_told(tmp_path: Path, is_empty: bool) -> None:
     log = new_log(tmp_path)
     append(log)
+    if is_empty:
+        log.truncate_fully(7)
+    log.close()
     (log.folder / "leader-epoch-checkpoint").write_text("0\nx\n")
     again, repairs = reopened(log, is_clean=True)
-    assert again.epochs.entries == [(0, 0)]
-    assert "leader-epoch-checkpoint" in str(repairs[-1].path)
+    assert again.epochs.entries == ([] if is_empty else [(0, 0)])
+    assert [repair.path.name for repair in repairs] == ["leader-epoch-checkpoint"]
+    again.close()
+    assert reopened(again, is_clean=True)[1] == []
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint",

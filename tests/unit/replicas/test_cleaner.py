@@ -17,6 +17,7 @@ from controller.wire.records import Record, build_batch, iterate
 from controller.wire.types import TopicPartition
 from controller.world.simulated.loop import run
 from tests.worlds.chores import table, written
+from tests.worlds.compactions import World
 
 TP = TopicPartition("t", 0)
 COMPACT: dict[str, Any] = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.01}
@@ -148,6 +149,34 @@ def test_compaction_keeps_to_its_rate_and_the_time_of_what_it_rewrites(tmp_path:
         assert log.segments[0].size < first.size or first.size == 0
 
     run(main())
+
+
+@pytest.mark.parametrize("waits", range(3))
+def test_no_key_comes_back_in_a_log_that_moves_to_another_dir_while_it_is_compacted(tmp_path: Path, waits: int) -> None:
+    """The copy has what was there when it was made, and takes over how far the log is compacted: from then on nothing
+    below that is looked at again, so a value would outlive the tombstone above it."""
+    world, left = World(tmp_path / "a", others=(str(tmp_path / "b"),)), iter(range(waits, -1, -1))
+    for value in (b"1", b"2", None, *(b"" for _ in range(9))):
+        world.write((b"gone" if value != b"" else b"filler", value), (b"filler", b"x" * 60))
+
+    def begin_to_move() -> None:
+        if not next(left, True):
+            future = world.dirs.create_future(TP, list(world.dirs)[1])
+            future.append_as_follower(b"".join(world.log.batches()), now_ms=1)
+
+    world.meanwhile = begin_to_move
+    assert world.clean()
+    assert world.dirs.future(TP) is not None
+    world.dirs.replace_by_future(TP, high_watermark=world.log.leo)
+    log = world.dirs.get(TP)
+    assert log is not None
+    world.log = world.partition.log = log
+    for _ in range(3):
+        for _ in range(9):
+            world.write((b"filler", b"x" * 60))
+        world.now_ms += 2_000
+        assert world.clean()
+    assert {record.key for record in world.records()} == {b"filler"}
 
 
 def test_segments_that_become_one_have_the_time_of_the_last_of_them(tmp_path: Path) -> None:
