@@ -23,6 +23,7 @@ from broker_sim.log.log_dir import (
     LogDir,
     folder_name,
     future_name,
+    is_deleted_name,
     parse_folder_name,
     parse_future_name,
     set_aside_name,
@@ -87,7 +88,7 @@ class LogDirs:
         points = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT_FILE, unreadable)
         yield from ((None, repair) for repair in unreadable)
         for folder in sorted(p for p in log_dir.path.iterdir() if p.is_dir()):
-            if folder.name.endswith(DELETE_SUFFIX):
+            if is_deleted_name(folder.name):
                 shutil.rmtree(folder)
                 continue
             current, future = parse_folder_name(folder.name), parse_future_name(folder.name)
@@ -283,16 +284,11 @@ class LogDirs:
 
     def delete(self, log: Log) -> Path:
         """Renames a log to `-delete`; the folder returned is to be removed by `purge` later. Raises StorageFailure."""
-        log_dir = self.dir_of(log)
-        if log_dir.logs.get(log.topic_partition) is log:
-            log_dir.cleaned.pop(log.topic_partition, None)
-        return self._rename_away(log, log_dir)
+        return self._rename_away(log, self.dir_of(log))
 
     def put_aside(self, log: Log) -> Path:
         """Renames a log to `-stray`: no start loads it, and nobody removes it. Raises StorageFailure."""
-        log_dir = self.dir_of(log)
-        log_dir.cleaned.pop(log.topic_partition, None)
-        return self._rename_away(log, log_dir, STRAY_SUFFIX)
+        return self._rename_away(log, self.dir_of(log), STRAY_SUFFIX)
 
     def _rename_away(self, log: Log, log_dir: LogDir, suffix: str = DELETE_SUFFIX) -> Path:
         log.move(log_dir.path / set_aside_name(log.topic_partition, self._unique(), suffix))

@@ -41,9 +41,9 @@ def folder_name(topic_partition: TopicPartition) -> str:
 
 def parse_folder_name(name: str) -> TopicPartition | None:
     """The partition whose log a folder holds; None for every other name, renamed logs included."""
-    topic, dash, number = name.rpartition("-")
+    topic, _, number = name.rpartition("-")
     partition = whole(number)
-    if not topic or not dash or partition is None or _SPECIAL.search(name):
+    if not topic or partition is None or _SPECIAL.search(name):
         return None
     return TopicPartition(topic, partition)
 
@@ -52,6 +52,11 @@ def parse_future_name(name: str) -> TopicPartition | None:
     """The partition whose future log a folder holds, None for every other name."""
     match = _FUTURE.fullmatch(name)
     return None if match is None else parse_folder_name(match["plain"])
+
+
+def is_deleted_name(name: str) -> bool:
+    """Whether a folder is that of a log that was deleted."""
+    return (match := _SPECIAL.search(name)) is not None and match[1] == "delete"
 
 
 def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:

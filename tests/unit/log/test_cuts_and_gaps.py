@@ -62,19 +62,44 @@ def test_the_epochs_are_those_of_the_log_after_any_cut_and_in_the_next_life(
 
 
 @pytest.mark.parametrize(
-    ("base", "count", "taken"), [(3, 2, True), (5, 1, True), (2, 1, False), (2, 3, False), (0, 9, False)]
+    ("batches", "taken"),
+    [
+        *(([(3, 2)], True), ([(5, 1)], True), ([(3, 2), (5, 1)], True), ([(4, 2), (9, 1)], True)),
+        *(([(2, 1)], False), ([(2, 3)], False), ([(0, 9)], False)),
+        *(([(3, 2), (4, 2)], False), ([(5, 3), (3, 1)], False), ([(3, 2), (3, 2)], False)),
+    ],
 )
-def test_a_follower_takes_only_what_continues_its_log(tmp_path: Path, base: int, count: int, taken: bool) -> None:
+def test_a_follower_takes_only_what_continues_its_log(
+    tmp_path: Path, batches: list[tuple[int, int]], taken: bool
+) -> None:
     """It ends at 3. What begins below would be there twice, however far it goes; a gap is what compaction leaves."""
     log = filled(tmp_path, [(3, 0)])
-    batch = place(build_values([(None, b"y")] * count, timestamp=1), base_offset=base, partition_leader_epoch=0)
+    data = [
+        place(build_values([(None, b"y")] * count, timestamp=1), base_offset=base, partition_leader_epoch=0)
+        for base, count in batches
+    ]
+    before = list(log.batches())
     if taken:
-        log.append_as_follower(batch, now_ms=1)
-        assert log.leo == base + count
+        log.append_as_follower(b"".join(data), now_ms=1)
     else:
         with pytest.raises(UnexpectedOffset):
-            log.append_as_follower(batch, now_ms=1)
-        assert log.leo == 3
+            log.append_as_follower(b"".join(data), now_ms=1)
+    assert list(log.batches()) == before + (data if taken else [])
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_an_empty_log_begins_with_its_first_batch_where_that_is_too_far_for_its_segment(
+    tmp_path: Path, start: int
+) -> None:
+    """Else the segment that names an offset so far below would be its first for ever."""
+    log, far = filled(tmp_path, []), 1 << 32
+    log.truncate_fully(start)
+    batch = place(build_values([(None, b"y")] * 2, timestamp=1), base_offset=far, partition_leader_epoch=1)
+    log.append_as_follower(batch, now_ms=1)
+    again = Log(TP, log.folder, CONFIG)
+    again.load(is_clean=False)
+    for each in (log, again):
+        assert ([s.base_offset for s in each.segments], each.log_start_offset, each.leo) == ([far], far, far + 2)
 
 
 CUTS = list(itertools.product((0, 3, 6, 10, 13, 17), (2, 30)))

@@ -116,6 +116,9 @@ def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_
     assert dirs.create(TP._replace(partition=1), LogConfig()).log_dir.name == "a", "each dir holds one"
     assert dirs.create(TP._replace(partition=2), LogConfig()).log_dir.name == "b"
     dirs.set_cleaned_up_to(log, 4)
+    for log_dir in dirs:
+        log_dir.write_recovery_points()
+        log_dir.write_log_starts()
     folder = dirs.replace_by_future(TP, high_watermark=5)
     assert (dirs.get(TP), dirs.future(TP), future.folder) == (future, None, tmp_path / "b" / "t-0")
     assert folder.name.endswith("-delete")
@@ -124,6 +127,8 @@ def test_a_future_log_counts_where_it_lies_and_takes_the_place_of_the_other(tmp_
         for name in (checkpoints.HIGH_WATERMARK_FILE, checkpoints.LOG_START_FILE, checkpoints.CLEANER_FILE)
     }
     assert list(written.values()) == [5, 2, 4]
+    for name in (checkpoints.RECOVERY_POINT_FILE, checkpoints.LOG_START_FILE):
+        assert TP not in checkpoints.read_offsets(tmp_path / "a" / name)
     dirs.unlock()
     again = opened(tmp_path)
     assert (again.get(TP).leo, again.get(TP).log_start_offset) == (5, 2)

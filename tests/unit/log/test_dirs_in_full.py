@@ -126,12 +126,13 @@ def test_each_log_comes_back_with_what_was_said_of_it(tmp_path: Path, is_clean: 
         log.flushed(3)
     dirs.set_cleaned_up_to(a, 8)
     watermarks, future_watermarks = {A: 7, B: 5, C: 99, TopicPartition("gone", 0): 5}, {B: 3, A: 1}
-    for write in dirs.high_watermark_writers(watermarks, future_watermarks):
+    for write in dirs.high_watermark_writers(watermarks, {B: 2}):
         write()
     for log_dir in dirs:
         log_dir.write_recovery_points()
         log_dir.write_log_starts()
-    for name in ("lost+found", f"a-0.{HEX}-delete", f"b-0.{HEX}-stray", "0"):
+    strangers = {"lost+found", f"b-0.{HEX}-stray", "0", "backup-delete", "a-0-delete", f"a-0.{HEX}-delete-later"}
+    for name in (*strangers, f"a-0.{HEX}-delete"):
         (tmp_path / "x" / name).mkdir()
     (tmp_path / "x" / "e-0").write_text("no folder")
     if is_clean:
@@ -143,13 +144,13 @@ def test_each_log_comes_back_with_what_was_said_of_it(tmp_path: Path, is_clean: 
     assert told(again) == {
         "x": {
             A: (4, 9, 9 if is_clean else 3, 7, 8), C: (1, 6, 6 if is_clean else 3, 6, None),
-            B: (0, 4, 4 if is_clean else 0, 3, "future"),
+            B: (0, 4, 4 if is_clean else 0, 3 if is_clean else 2, "future"),
         },
         "y": {B: (0, 5, 5 if is_clean else 0, 5, None), D: (2, 2, 2 if is_clean else 0, 2, None)},
     }  # fmt: skip
     assert [d.was_clean for d in again] == [is_clean] * 2
     names = {path.name for path in (tmp_path / "x").iterdir()}
-    assert {"lost+found", f"b-0.{HEX}-stray", "0"} <= names and f"a-0.{HEX}-delete" not in names
+    assert strangers <= names and f"a-0.{HEX}-delete" not in names
     again.unlock()
 
 
@@ -326,11 +327,30 @@ def test_a_dir_is_made_locked_and_marked_once(tmp_path: Path) -> None:
         log_dir.unlock()
 
 
+def test_each_segment_has_its_part_of_the_jitter_before_and_after_a_start(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=300, segment_jitter_ms=1_000)
+    dirs = opened(tmp_path, "x")
+    log = dirs.create(A, config)
+    for _ in range(20):
+        log.append_as_leader(build_values([(b"k", b"v" * 30)], timestamp=1), leader_epoch=0, now_ms=1)
+    dirs.unlock()
+    again = LogDirs((str(tmp_path / "x"),), random.Random(2))
+    again.open(broker_id=1, cluster_id="c", config_of=lambda topic: config, now_ms=7)
+    found = again.get(A)
+    assert found is not None
+    for segments in (log.segments, found.segments):
+        parts = {segment.jitter_ms for segment in segments}
+        assert len(parts) > len(segments) // 2 and 0 <= min(parts) <= max(parts) < 1_000
+    again.unlock()
+
+
 def test_a_log_for_which_nothing_is_said(tmp_path: Path) -> None:
     hooks, dirs = LogHooks(), opened(tmp_path / "dirs", "x")
     assert hooks.jitter_of(9) == 0
     assert [dirs.create(tp, LogConfig()).segments[0].created_ms for tp in (A, B)] == [0, 0]
     assert dirs.create_future(A, next(iter(dirs))).segments[0].created_ms == 0
+    assert dirs.create(C, LogConfig(), now_ms=5).segments[0].created_ms == 5
+    assert dirs.create_future(C, next(iter(dirs)), now_ms=6).segments[0].created_ms == 6
     dirs.unlock()
     log = new_log(tmp_path)
     state = log.log_start_offset, log.leo, log.recovery_point, log.flushed_ms, log.version, log.size_bytes

@@ -18,7 +18,7 @@ from broker_sim.log.checkpoints import CheckpointError
 from broker_sim.log.dirs import LogDirs
 from broker_sim.log.errors import StorageFailure
 from broker_sim.log.files import Files
-from broker_sim.log.leader_epochs import FILE_NAME
+from broker_sim.log.leader_epochs import FILE_NAME, EpochFile
 from broker_sim.log.log import Log
 from broker_sim.log.producers import ProducerStates
 from broker_sim.log.segment import Segment
@@ -58,12 +58,12 @@ def test_a_log_has_no_file_before_its_first_batch_and_all_of_them_then(tmp_path:
     assert list(log.folder.iterdir()) == []
     again, repairs = reopened(log, is_clean=False)
     assert (again.leo, repairs, list(log.folder.iterdir())) == (0, [], [])
-    again.assign_epoch(5, 0)
+    again.assign_epoch(0, 0)
     append(again, at=1_000)
+    assert EpochFile(log.folder / FILE_NAME).read().entries == again.epochs.entries == [(0, 0)], "that of the batch"
     assert {path.suffix or path.name for path in log.folder.iterdir()} >= {".log", ".index", ".timeindex"}
     third, repairs = reopened(again, is_clean=False)
     assert third.leo == again.leo > 0
-    assert third.epochs.entries[0] == again.epochs.entries[0], "the epoch that began before the first batch"
 
 
 def test_an_empty_log_that_does_not_begin_at_0_keeps_its_start_over_a_kill(tmp_path: Path) -> None:
