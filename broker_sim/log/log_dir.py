@@ -238,7 +238,7 @@ class LogDir:
             with self.writing:
                 if self.newest.get(name) is not offsets:
                     return
-                if self.written.get(name, {} if name == checkpoints.CLEANER_FILE else None) == offsets:
+                if self.written.get(name) == offsets:
                     return
                 with storage_failures(self.path):
                     self.files.replace(self.path / name, checkpoints.offsets_text(offsets).encode(), sync=True)

@@ -48,6 +48,10 @@ class Producer:
     coordinator_epoch: int = -1
     current_txn_first_offset: int = -1
 
+    def is_kept(self, oldest_ms: int) -> bool:
+        """Whether it wrote at or after that time, or has a transaction open (`ProducerStateManager.isProducerExpired`)."""
+        return self.last_ms >= oldest_ms or self.current_txn_first_offset >= 0
+
 
 class ProducerStates:
     """The producers of one log."""
@@ -117,8 +121,8 @@ class ProducerStates:
         )
 
     def expire(self, before_ms: int) -> None:
-        """Forgets producers that last wrote before that time."""
-        self._producers = {p: entry for p, entry in self._producers.items() if entry.last_ms >= before_ms}
+        """Forgets producers that last wrote before that time, but for those with an open transaction."""
+        self._producers = {p: entry for p, entry in self._producers.items() if entry.is_kept(before_ms)}
 
     def last_offsets(self) -> dict[int, int]:
         """The last offset that each producer wrote: compaction must keep the batch that holds it."""

@@ -48,7 +48,7 @@ def _encode_one(producer_id: int, producer: Producer) -> bytes:
 
 
 def decode(data: bytes, path: Path, *, oldest_ms: int) -> ProducerStates:
-    """The producers that wrote at or after `oldest_ms`. Raises CheckpointError for a content that is not whole."""
+    """The producers that are kept at `oldest_ms`. Raises CheckpointError for a content that is not whole."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise CheckpointError(path, f"{len(data)} bytes are too few")
     version, stored = _HEAD.unpack_from(data)
@@ -69,7 +69,7 @@ def decode(data: bytes, path: Path, *, oldest_ms: int) -> ProducerStates:
         )
         if offset >= 0:
             producer.batches.append(StoredBatch(sequence, offset, delta, timestamp))
-        if timestamp >= oldest_ms or txn >= 0:
+        if producer.is_kept(oldest_ms):
             states.put(producer_id, producer)
     return states
 

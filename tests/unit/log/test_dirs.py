@@ -292,12 +292,17 @@ def test_the_next_checkpoint_names_no_log_that_is_not_there(tmp_path: Path) -> N
     gone = dirs.get(TP._replace(partition=2))
     dirs.create_future(TP, next(iter(dirs)))
     checkpoint_high_watermarks(dirs, dict.fromkeys(dirs.dir_of(gone).logs, 0))
+    dirs.set_cleaned_up_to(gone, 0)
     dirs.unlock()
     shutil.rmtree(gone.folder)
     again = opened(tmp_path, "a")
     checkpoint_high_watermarks(again, {TP: 0})
     found = checkpoints.read_offsets(tmp_path / "a" / checkpoints.HIGH_WATERMARK_FILE)
     assert found == {TP: 0, TP._replace(partition=1): 0}
+    again.set_cleaned_up_to(again.get(TP), 0)
+    again.delete(again.get(TP))
+    again.set_cleaned_up_to(again.get(TP._replace(partition=1)), 0)
+    assert checkpoints.read_offsets(tmp_path / "a" / checkpoints.CLEANER_FILE) == {TP._replace(partition=1): 0}
     assert checkpoints.offsets_text(
         {TopicPartition("b", 0): 1, TopicPartition("a", 10): 2, TopicPartition("a", 9): 3}
     ) == ("0\n3\na 9 3\na 10 2\nb 0 1\n")

@@ -131,6 +131,8 @@ def test_each_log_comes_back_with_what_was_said_of_it(tmp_path: Path, is_clean: 
     for log_dir in dirs:
         log_dir.write_recovery_points()
         log_dir.write_log_starts()
+    said = [checkpoints.read_offsets(tmp_path / name / checkpoints.LOG_START_FILE) for name in "xy"]
+    assert said == [{A: 4, C: 1}, {D: 2}], "those that start above their first segment"
     strangers = {"lost+found", f"b-0.{HEX}-stray", "0", "backup-delete", "a-0-delete", f"a-0.{HEX}-delete-later"}
     for name in (*strangers, f"a-0.{HEX}-delete"):
         (tmp_path / "x" / name).mkdir()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_sim.log import snapshots
+from broker_sim.log.files import Files
 from broker_sim.log.producers import Producer, ProducerStates
 from controller.wire.errors import ErrorCode, KafkaError
 from controller.wire.records import BatchHeader, Record, build_batch, parse_header, place
@@ -125,6 +126,9 @@ def test_a_marker_fences_the_epochs_before_it() -> None:
             states.duplicate_of(header(1, 1, sequence, epoch=epoch))
         assert refused.value.code is code, (epoch, sequence)
     assert states.duplicate_of(header(1, 1, 0, epoch=4)) is None
+    assert snapshots.encode(states)[10:] == bytes.fromhex(
+        "00000000000000070004ffffffffffffffffffffffff000000000000000000000009ffffffffffffffffffffffff"
+    ), "as Kafka says of who has no batch"
     ((producer_id, found),) = snapshots.decode(snapshots.encode(states), Path("x"), oldest_ms=9)
     assert (producer_id, found.epoch, found.last_ms, [*found.batches]) == (7, 4, 9, [])
 
@@ -150,8 +154,20 @@ def test_who_wrote_last_before_a_time_is_forgotten(before_ms: int) -> None:
     for producer, first, last in ((1, 20, 5), (2, 5, 10), (3, 1, 4)):
         for n, at in enumerate((first, last)):
             states.appended(header(n, 1, n, producer=producer, at=at))
+    states.put(4, Producer(epoch=0, last_ms=0, current_txn_first_offset=0))
     states.expire(before_ms)
-    assert [producer for producer, _ in states] == [p for p, last in ((1, 5), (2, 10), (3, 4)) if last >= before_ms]
+    kept = [producer for producer, _ in states]
+    assert kept == [*(p for p, last in ((1, 5), (2, 10), (3, 4)) if last >= before_ms), 4], "4 has a transaction open"
+
+
+def test_a_snapshot_is_taken_where_there_is_none_so_late(tmp_path: Path) -> None:
+    taken, states = snapshots.Snapshots(tmp_path, Files()), ProducerStates()
+    for offset in (0, 5, 5, 3, 9):
+        taken.take(offset, states)
+    assert taken.offsets == (5, 9)
+    assert taken.doom(5, ".x") == [f"{5:020d}.snapshot.x"] and taken.doom(5, ".x") == []
+    assert taken.offsets == (9,)
+    assert {path.name for path in tmp_path.iterdir()} == {f"{9:020d}.snapshot", f"{5:020d}.snapshot.x"}
 
 
 PRODUCERS = st.dictionaries(

@@ -293,7 +293,7 @@ def test_files_whose_names_are_digits_of_no_number_are_nobodys(tmp_path: Path) -
     log = new_log(tmp_path)
     append(log, producer=7, sequence=0)
     log.close()
-    strangers = [log.folder / f"{20 * '²'}.{suffix}" for suffix in ("log", "snapshot")]
+    strangers = [log.folder / f"{20 * each}.{suffix}" for each in "²x" for suffix in ("log", "snapshot")]
     for file in strangers:
         file.write_bytes(b"?")
     again, _ = reopened(log)
