@@ -49,7 +49,7 @@ class Producer:
     current_txn_first_offset: int = -1
 
     def is_kept(self, oldest_ms: int) -> bool:
-        """Whether it wrote at or after that time, or has a transaction open (`ProducerStateManager.isProducerExpired`)."""
+        """Whether it wrote at or after that time, or has a transaction open (Kafka: `isProducerExpired`)."""
         return self.last_ms >= oldest_ms or self.current_txn_first_offset >= 0
 
 
