@@ -257,10 +257,13 @@ def test_runs_of_equal_fetches_are_collapsed_to_first_and_last(tmp_path: Path) -
 
 
 def test_a_full_file_is_left_for_the_next_and_rows_are_numbered_through(tmp_path: Path) -> None:
+    handles = len(list(Path("/proc/self/fd").iterdir()))
     trace = TraceWriter(1, tmp_path, start_ms=5, rotate_bytes=200)
     for ts in range(20):
         trace.row(TraceEvent.TICK, ts)
-    trace.close()
+    for _ in range(2):
+        trace.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == handles
     files = sorted(tmp_path.iterdir(), key=lambda f: int(f.name.split(".")[1]) if f.name.count(".") > 1 else 0)
     assert [f.name for f in files[:3]] == ["broker-1-5.jsonl", "broker-1-5.1.jsonl", "broker-1-5.2.jsonl"]
     assert all(200 <= f.stat().st_size < 300 for f in files[:-1])

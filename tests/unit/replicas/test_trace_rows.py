@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +201,73 @@ def test_another_partition_does_not_end_a_run(tmp_path: Path) -> None:
         append(trace, 100 + n, n, tp=OTHER)
     trace.close()
     assert [row[5] for row in written(trace)] == [None, None, 2, 2]
+
+
+Events = list[dict[str, Any]]
+
+
+def collapsed(events: Events) -> Events:
+    """The rows of one partition, and those of the broker, as the rules in words have them; a run is its first event,
+    which has a row of its own, and those after it, which share one."""
+    rows: Events = []
+    runs: dict[int | None, Events] = {}  # of the appends, and of each follower's fetches
+
+    def end(*whose: int | None) -> None:
+        ended = [runs.pop(who)[1:] for who in list(runs) if who in whose]
+        for rest in sorted(filter(None, ended), key=lambda rest: int(rest[-1]["ts"])):
+            row = {**rest[-1], "n": len(rest)}
+            if row["ev"] == "append":
+                row |= {"offset": rest[0]["offset"], "bytes": sum(event["bytes"] for event in rest)}
+            rows.append(row)
+
+    for event in events:
+        who, is_run = event.get("replica"), event["is_run"]
+        if event["ev"] == "fetch":
+            end(None)
+            same = is_run and who in runs and all(runs[who][0][key] == event[key] for key in ("offset", "leo", "epoch"))
+            others = [each for each in runs if not is_run or each == who or runs[each][0]["hw"] != event["hw"]]
+        else:
+            same, others = is_run and event["ev"] == "append" and None in runs, list(runs)
+        if same:
+            runs[who].append(event)
+            continue
+        end(*others)
+        rows.append(event)
+        if is_run:
+            runs[who] = [event]
+    end(*runs)
+    return [{key: value for key, value in row.items() if key != "is_run"} for row in rows]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_partition_has_its_rows_collapsed_by_the_rules_whatever_comes_between(tmp_path: Path, seed: int) -> None:
+    chance, trace, events = random.Random(seed), TraceWriter(1, tmp_path, start_ms=5), Events()
+    for ts in range(300):
+        tp, is_run, epoch = chance.choice([TP, OTHER]), chance.random() < 0.9, int(ts > 200)
+        at = {"topic": tp.topic, "partition": tp.partition, "ts": ts, "is_run": is_run, "epoch": epoch}
+        numbers = {"offset": 7, "leo": 7 + (chance.random() < 0.1), "hw": int(chance.random() < 0.1)}
+        kind = chance.choices(["append", "fetch", "stop", "tick"], [8, 12, 1, 0.5])[0]
+        if kind == "append":
+            numbers["offset"] = ts
+            events.append({"ev": kind, **at, **numbers, "bytes": ts})
+            trace.append_row(ts, tp, **numbers, epoch=epoch, size_bytes=ts, moves_hw=not is_run)
+        elif kind == "fetch":
+            replica = chance.choice([2, 3, 4])
+            events.append({"ev": kind, **at, **numbers, "replica": replica, "err": 0})
+            trace.fetch_row(ts, tp, replica=replica, epoch=epoch, changes_nothing=is_run, err=0, **numbers)
+        elif kind == "stop":
+            events.append({"ev": kind, **at, "is_run": False})
+            trace.row(TraceEvent.STOP, ts, tp, epoch=epoch)
+        else:
+            events.append({"ev": kind, "ts": ts, "is_run": False})
+            trace.row(TraceEvent.TICK, ts)
+    trace.close()
+    assert trace.path is not None
+    rows = [json.loads(line) for line in trace.path.read_text().splitlines()]
+    assert [(row.pop("seq"), row.pop("broker")) for row in rows] == [(n, 1) for n in range(len(rows))]
+    for tp in (TP, OTHER):
+        ours = [event for event in events if event.get("partition", tp.partition) == tp.partition]
+        assert [row for row in rows if row.get("partition", tp.partition) == tp.partition] == collapsed(ours)
 
 
 @pytest.mark.parametrize(("leaders", "expected"), [([], 500), ([1], 500), ([2, 1], 0)])
