@@ -69,16 +69,15 @@ class BrokerHost:
         """The brokers that run now."""
         return {broker_id: seat.broker for broker_id, seat in self._seats.items() if seat.broker is not None}
 
-    async def start(self, on_started: Callable[[BrokerId], None] = lambda broker_id: None) -> None:
+    async def start(self) -> None:
         """Starts all, several at a time. Raises StartRefused, with none left running."""
         slots = asyncio.Semaphore(STARTS_AT_ONCE)
 
-        async def start_one(broker_id: BrokerId, seat: _Seat) -> None:
+        async def start_one(seat: _Seat) -> None:
             async with slots:
                 await seat.start()
-            on_started(broker_id)
 
-        tasks = [asyncio.ensure_future(start_one(*item)) for item in self._seats.items()]
+        tasks = [asyncio.ensure_future(start_one(seat)) for seat in self._seats.values()]
         try:
             await asyncio.gather(*tasks)
         except BaseException:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker_sim.log.checkpoints import CLEAN_SHUTDOWN_FILE
+from controller.wire import log_events as ev
 from controller.world.simulated.world import World, run_world
-from tests.unit.faults.test_in_force import SESSION_MS, Hosted, row
+from tests.unit.faults.test_in_force import SESSION_MS, Hosted, hosted, row
 
 #: after so many steps of the event loop; the whole end has about forty
 STEPS = (0, 1, 2, 3, 5, 8, 12, 16, 17, 20, 25, 30, 40, 80)
@@ -110,5 +112,42 @@ def test_when_all_brokers_are_stopped_no_session_is_left(tmp_path: Path, kills: 
         world.machine("host").start(program())
         await world.until(done.is_set, within_s=60, what="the end")
         assert (both.registered(), world.zookeeper.sessions) == ([], {})
+
+    run_world(3, play)
+
+
+@pytest.mark.parametrize("kind", ["kill", "stop"])
+def test_who_has_lost_all_its_disks_stays_down_while_anything_has_it_down(tmp_path: Path, kind: str) -> None:
+    async def scenario(both: Hosted) -> None:
+        broken, down = row("fail_log_dir", broker=1, log_dir=str(tmp_path / "1")), row(kind, broker=1)
+        for rows in ([broken], [broken, down], [down], [broken, down], [broken], []):
+            both.host.set_faults(rows)
+            await both.world.sleep(20)
+            assert both.registered() == (["2"] if rows else ["1", "2"]), rows
+
+    with capture_logs() as logs:
+        hosted(tmp_path, scenario)
+    assert [line["broker_id"] for line in logs if line["event"] == ev.BROKER_STARTED].count(1) == 2, "not in between"
+
+
+def test_a_second_signal_ends_a_controlled_shutdown_that_takes_long(tmp_path: Path) -> None:
+    """As there is no controller that would answer: it is asked again and again, and then the broker closes."""
+
+    async def play(world: World) -> None:
+        both, done = Hosted(world, tmp_path, retry_ms=60_000), asyncio.Event()
+
+        async def program() -> None:
+            await both.host.start()
+            orderly = asyncio.create_task(both.host.stop())
+            await world.sleep(30)
+            assert not orderly.done() and both.registered() == ["1", "2"]
+            orderly.cancel()
+            await asyncio.gather(orderly, return_exceptions=True)
+            done.set()
+
+        world.machine("host").start(program())
+        await world.until(done.is_set, within_s=35, what="the end")
+        assert both.registered() == []
+        assert [(tmp_path / str(n) / CLEAN_SHUTDOWN_FILE).exists() for n in (1, 2)] == [True, True]
 
     run_world(3, play)

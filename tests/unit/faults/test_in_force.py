@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -320,7 +321,7 @@ async def received(connection: Any) -> bytes:
 class Hosted:
     """Two brokers of one process; the disks of each are named by its id and one of these ends."""
 
-    def __init__(self, world: World, folder: Path, disks: tuple[str, ...] = ("",)) -> None:
+    def __init__(self, world: World, folder: Path, disks: tuple[str, ...] = ("",), *, retry_ms: int = 10) -> None:
         self.world = world
         machine = world.machine("host")
         identities = [
@@ -336,7 +337,7 @@ class Hosted:
         def make(identity: BrokerIdentity, board: FaultBoard) -> Broker:
             return Broker(
                 identity,
-                BrokerSettings(controlled_shutdown_retry_backoff_ms=10),
+                BrokerSettings(controlled_shutdown_retry_backoff_ms=retry_ms),
                 clock=machine.clock,
                 network=machine.network,
                 zookeeper=machine.connector(session_timeout_ms=SESSION_MS),
@@ -519,8 +520,11 @@ def test_when_one_cannot_start_none_is_left(tmp_path: Path) -> None:
         async def program() -> None:
             with pytest.raises(StartRefused):
                 await both.host.start()
+            assert (both.registered(), both.host.brokers, both.host.supervisor.running) == ([], {}, [])
+            shutil.rmtree(tmp_path / "2")
+            await both.host.start()  # nobody has its dirs, its address or its id
 
         await world.machine("host").start(program())
-        assert both.registered() == []
+        assert both.registered() == ["1", "2"]
 
     run_world(3, play)

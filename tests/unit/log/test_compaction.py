@@ -265,6 +265,7 @@ def test_what_happens_to_a_log_while_its_cleaner_waits_for_the_disk_is_no_failur
     assert not world.failed
     assert world.events[-1][0] == "log.cleaning_aborted"
     assert world.dirs.cleaned_up_to(world.log) is None
+    assert not list(tmp_path.glob("*/*.cleaned")), "who waits for its disk has room on it"
 
 
 def segments_of(*sizes_and_times: tuple[int, int]) -> Any:

@@ -89,6 +89,22 @@ def test_a_log_that_cannot_be_compacted_keeps_no_other_from_it(tmp_path: Path) -
     run(main())
 
 
+def test_a_log_is_compacted_by_one_at_a_time(tmp_path: Path) -> None:
+    """Each of them has the next one that is due, and a log that was compacted may be so again."""
+
+    async def main() -> None:
+        broker = table(tmp_path, log_cleaner_io_max_bytes_per_second=100_000.0)
+        for number in range(2):
+            written(broker, TopicPartition("t", number), 30, size=9_000, segment_bytes=90_000, **COMPACT)
+        cleaner = LogCleaner(broker)
+        assert await asyncio.gather(*(cleaner.clean_one() for _ in range(3))) == [True, True, False]
+        assert sorted(partition for partition, _, _ in cleaned(broker)) == [0, 1]
+        written(broker, TP._replace(partition=2), 9, segment_bytes=300, **COMPACT)
+        assert await cleaner.clean_one() and not await cleaner.clean_one()
+
+    run(main())
+
+
 #: threads, load factor, keys that fit: the buffer has room for 24
 ROOMS = [(1, 1.0, 24), (2, 1.0, 12), (3, 0.5, 4), (0, 0.26, 6)]
 

@@ -14,6 +14,7 @@ import pytest
 
 from broker_sim.isr import IsrChange, IsrChangeKind, LedPartition
 from broker_sim.log import checkpoints
+from broker_sim.log.errors import StorageFailure
 from broker_sim.replicas.housekeeping import Housekeeping
 from broker_sim.replicas.isr_updates import IsrUpdates
 from broker_sim.replicas.types import IsrWriteOutcome, IsrWriteResult
@@ -36,6 +37,7 @@ TIMERS = [
     ("log_retention_check_interval_ms", "delete_old_segments", 3_003),
     ("log_flush_scheduler_interval_ms", "flush_due", 3_003),
     ("log_flush_offset_checkpoint_interval_ms", "checkpoint_recovery_points", 3_003),
+    ("log_flush_start_offset_checkpoint_interval_ms", "checkpoint_log_starts", 3_003),
     ("replica_high_watermark_checkpoint_interval_ms", "checkpoint_watermarks", 7_001),
 ]
 
@@ -88,6 +90,51 @@ def test_what_was_renamed_away_goes_after_its_time_and_not_before(tmp_path: Path
         await asyncio.sleep(1)
         assert renamed(tmp_path) == 1, "the next start removes it"
         assert [keys["partition"] for event, keys in broker.events if event == "log.deleted"] == [0, 1]
+
+    run(main())
+
+
+def test_a_disk_that_fails_when_something_is_to_be_removed_has_failed(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path)
+        housekeeping = Housekeeping(broker)
+        log = written(broker, TP, 9, segment_bytes=300, file_delete_delay_ms=1_000).log
+        other = written(broker, TopicPartition("t", 1), 3, file_delete_delay_ms=2_000).log
+
+        def broken(operation: str, path: Path) -> None:
+            if operation.startswith("remove"):
+                raise OSError(5, "Input/output error")
+
+        log.truncate(4)  # renames segments away
+        housekeeping.delete_later(other)
+        broker.dirs.files.before = broken
+        broker.events.clear()
+        await asyncio.sleep(3)
+        assert {type(failure) for failure in broker.events} == {StorageFailure} and len(broker.events) > 1
+        await housekeeping.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize(("policy", "enabled", "goes"), [("delete", False, True), ("compact,delete", False, False),
+                                                         ("compact,delete", True, True)])  # fmt: skip
+def test_old_segments_of_a_log_and_of_its_copy_go_each_below_its_own_watermark(
+    tmp_path: Path, policy: str, enabled: bool, goes: bool
+) -> None:
+    async def main() -> None:
+        broker = table(tmp_path, log_cleaner_enable=enabled)
+        housekeeping = Housekeeping(broker)
+        config = {"segment_bytes": 300, "retention_ms": 1, "cleanup_policy": policy}
+        partition = written(broker, TP, 12, **config)
+        copy = partition.future_log = written(broker, TopicPartition("t", 1), 12, **config).log
+        broker.partitions = {TP: partition}
+        second, third = (copy.segments[number].base_offset for number in (1, 2))
+        partition.hw, partition.future_hw = second, third
+        await asyncio.sleep(60)
+        housekeeping.delete_old_segments()
+        starts = (partition.log.log_start_offset, copy.log_start_offset)
+        assert starts == ((second, third) if goes else (0, 0))
+        await housekeeping.stop()
 
     run(main())
 
