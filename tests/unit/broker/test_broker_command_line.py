@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from broker_sim import run as process
 from broker_sim.command_line import CommandLineError, identities, parse_arguments, parse_broker_ids
 from broker_sim.config import BrokerSettings, ReplicaSettings, SettingsError
 from broker_sim.run import main
 from broker_sim.server_limits import ServerLimits
+from controller.wire import log_events as ev
 from controller.wire.fault_rows import API_NAMES, Action, ApiFault, FaultError, PauseReplication, decode, encode
 
 IDS = [("1", (1,)), ("1,2,5-9", (1, 2, 5, 6, 7, 8, 9)), ("0-2", (0, 1, 2))]
@@ -206,3 +209,39 @@ def test_every_setting_of_the_data_plane_is_a_property(tmp_path: Path) -> None:
     assert unset == {"log_dirs"}, "those are given with the broker's identity"
     settings = BrokerSettings.parse({"log.initial.task.delay.ms": "5"})
     assert settings.of_replicas([tmp_path]).log_initial_task_delay_ms == 5
+
+
+#: settings -> how ZooKeeper is reached, and which settings are told to be ignored where --listener and --log-dirs are
+STARTS: list[tuple[dict[str, str], dict[str, Any], list[str]]] = [
+    # 100: docs/deviations.md
+    ({}, {"session_timeout_ms": 18_000, "connect_timeout_s": 18.0, "requests_in_flight": 100}, []),
+    (
+        {"zookeeper.session.timeout.ms": "9000", "zookeeper.max.in.flight.requests": "3", "listeners": "PLAINTEXT://h:2"},
+        {"session_timeout_ms": 9_000, "connect_timeout_s": 9.0, "requests_in_flight": 3},
+        ["listeners"],
+    ),
+    (
+        {"zookeeper.connection.timeout.ms": "2500", "num.network.threads": "8", "num.partitions": "3"},
+        {"session_timeout_ms": 18_000, "connect_timeout_s": 2.5, "requests_in_flight": 100},
+        ["num.network.threads"],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "reached", "ignored"), STARTS)
+def test_settings_reach_zookeeper_and_those_without_effect_are_told(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], reached: dict[str, Any], ignored: list[str]
+) -> None:
+    taken: dict[str, Any] = {}
+    monkeypatch.setattr(process, "KazooConnector", lambda hosts, **how: taken.update(how, hosts=hosts))
+    monkeypatch.setattr(process, "raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr("controller.world.real.logs.configure", lambda program, *, level: taken.update(level=level))
+    monkeypatch.setattr("gc.set_threshold", lambda *numbers: None)
+    monkeypatch.setattr("asyncio.run", lambda work: work.close() or 7)
+    argv = ["run", "--zookeeper", "z:1/c", "--broker-id", "1", "--listener", "h:1", "--log-dirs", "/d"]
+    changes = [part for name, value in settings.items() for part in ("--override", f"{name}={value}")]
+    with capture_logs() as lines:
+        assert process.main([*argv, "--log-level", "debug", *changes]) == 7
+    assert taken == {"hosts": "z:1/c", "level": "debug", **reached}
+    told = [(line["setting"], line["value"]) for line in lines if line["event"] == ev.SETTING_IGNORED]
+    assert told == [(name, settings[name]) for name in ignored]
