@@ -106,6 +106,54 @@ def test_a_session_ends_once_whoever_notices_and_however_late() -> None:
     run(whole())
 
 
+def test_what_a_client_says_of_its_sessions() -> None:
+    async def whole() -> None:
+        server, connector, client = await opened()
+        fresh = ZkClient(connector, log=structlog.get_logger())
+        assert (fresh.session_id, fresh.previous_session_id, fresh.connections, fresh.is_connected) == (0, 0, 0, False)
+        ids = [client.session_id]
+        for times in range(1, 4):
+            assert (client.connections, client.expirations, client.is_connected) == (times, times - 1, True)
+            await client.expire()
+            assert (client.session_id, client.previous_session_id, client.is_connected) == (0, ids[-1], False)
+            assert (client.connections, client.expirations) == (times, times)
+            await asyncio.sleep(1)
+            ids.append(client.session_id)
+        assert len({0, *ids}) == 5
+        await client.close()
+        assert (client.session_id, client.is_connected) == (0, False)
+        await client.expire()
+        await asyncio.sleep(60)
+        assert (client.session_id, client.expirations, len(server.sessions)) == (0, 3, 0), (
+            "that of a closed one is none"
+        )
+
+    run(whole())
+
+
+@pytest.mark.parametrize("how", ["nothing", "close", "abandon"])
+def test_no_watch_reaches_who_was_closed_or_let_go_of(how: str) -> None:
+    """Who was killed does nothing more, though its session lives until it times out; nor does it open another."""
+
+    async def whole() -> None:
+        server, connector, client = await opened()
+        other, seen = ZkClient(connector, log=structlog.get_logger()), list[str]()
+        await other.open()
+        client.watch("/t", lambda event: seen.append(event.path))
+        client.watch("/u", lambda event: seen.append(event.path))
+        await client.perform([Exists("/t", watch=True)])
+        if how != "nothing":
+            await getattr(client, how)()
+        await other.perform([Create("/t"), Create("/u")])
+        await asyncio.sleep(60)
+        assert seen == (["/t"] if how == "nothing" else [])
+        assert len(server.sessions) == (1 if how == "close" else 2), "one that is let go of is not ended"
+        for each in (other, client):
+            await each.close()
+
+    run(whole())
+
+
 #: In each new session: with which of the four operations of those who wait for one it ends.
 ENDS = [[1], [2], [3], [4], [1, 1], [1, 2, 3, 4], [4, 3, 2, 1]]
 
