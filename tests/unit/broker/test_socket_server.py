@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from broker_sim.faults.board import FaultBoard
 from broker_sim.server import Answer, Api, ApiTable, Call, CloseConnection, SocketServer
 from broker_sim.server_limits import ServerLimits
+from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.fault_rows import parse_row
 from controller.wire.framing import FrameBuffer
@@ -82,8 +83,11 @@ def test_each_request_has_one_end_which_concerns_its_connection_alone(
         for connection, what in ((one, again), (other, "answer")):
             assert await asked(world, ApiKey.API_VERSIONS, 0, {}, on=connection) == what
 
-    with capture_logs():  # else errors in the code are drawn in colours, which takes long
+    with capture_logs() as logs:
         run_world(7, play)
+    failed = [(line["api"], line["version"], line["client_id"]) for line in logs if line["event"] == ev.REQUEST_FAILED]
+    is_bug = isinstance(outcome, RuntimeError) or outcome == {"api_keys": "none"}
+    assert failed == ([("API_VERSIONS", 0, "special")] if is_bug else [])
 
 
 #: requests that say who sends them: the API, a version, the body's other fields, and where it says so
@@ -95,7 +99,8 @@ SENDERS: list[tuple[ApiKey, int, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-STRUCK = {"drop": "end", "error": "error NOT_CONTROLLER"}
+#: what a fault does, what comes of a request that it strikes
+STRUCK = {"drop": "end", "error": "error NOT_CONTROLLER", "delay": "answer"}
 
 
 @pytest.mark.parametrize("action", STRUCK)
@@ -113,16 +118,19 @@ def test_a_fault_strikes_the_requests_of_whom_it_names(
             return {}
 
         faults = await serving(world, {key: Api(handle=handle, versions=(version, version))})
-        code = {"error_code": "NOT_CONTROLLER"} if action == "error" else {}
+        code = {"error": {"error_code": "NOT_CONTROLLER"}, "delay": {"delay_ms": 500}}.get(action, {})
         api = "".join(part.title() for part in key.name.split("_"))
         for sender in (None, 0, 3):
             faults.replace([parse_row({"fault": "api", "api": api, "action": action, "sender": sender, **code})])
             for who in (-1, 0, 3):
                 is_struck = sender is None or who == sender
                 carried_out.clear()
+                begun_s = world.loop.time()
                 ends = await asked(world, key, version, {**fields, name: who})
                 expected = STRUCK[action] if is_struck else "answer"
                 assert (ends, carried_out) == (expected, [] if expected == "end" else [who])
+                took_s = 0.5 if is_struck and action == "delay" else 0
+                assert world.loop.time() - begun_s == pytest.approx(took_s, abs=0.05)
 
     run_world(7, play)
 

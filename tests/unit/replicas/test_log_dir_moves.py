@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.log import checkpoints
 from controller.wire.errors import ErrorCode
 from controller.wire.records import build_values, iterate
 from controller.wire.types import TopicPartition
@@ -277,7 +278,10 @@ def test_a_move_goes_on_after_a_restart_from_where_it_was(
         await cluster.world.sleep(8)
         copied = described(cluster)["1-b"][0][2]
         assert copied > 2_000
+        moving = cluster.nodes[1].partition(TP)
         await cluster.stop(1, clean=clean)
+        said = checkpoints.read_offsets(tmp_path / "1-b" / checkpoints.HIGH_WATERMARK_FILE)
+        assert (said == {TP: moving.future_hw}) is clean
         await cluster.start(1)
         ((is_future, lag, size),) = described(cluster)["1-b"]
         assert (is_future, lag) == (True, -1), "not served yet: no lag"
@@ -336,6 +340,27 @@ def test_a_deleted_replica_takes_its_future_log_along(cluster_of: type[Cluster],
         assert [len(list((tmp_path / name).glob("t-0.*-delete"))) for name in ("1-a", "1-b")] == [1, 1]
         await cluster.world.sleep(61)
         assert not there(tmp_path, "t-0*")
+
+    run(cluster_of, tmp_path, scenario, **PIECES)
+
+
+def test_the_move_of_a_replica_that_is_stopped_waits_and_goes_on_when_it_is_wanted_again(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await filled(cluster)
+        throttle(cluster, 1_000)
+        move(cluster, tmp_path, "b")
+        await cluster.world.sleep(4)
+        assert cluster.stop_replica(TP, 1, delete=False) is ErrorCode.NONE
+        throttle(cluster, None)
+        ((is_future, _, copied),) = described(cluster)["1-b"]
+        await cluster.world.sleep(60)
+        assert is_future and [size for *_, size in described(cluster)["1-b"]] == [copied]
+        cluster.appoint(TP, 1, (1,), (1,))
+        assert described(cluster)["1-b"][0][2] >= copied > 2_000, "it does not begin anew"
+        await moved(cluster, "b")
+        assert values(cluster) == numbers(20)
 
     run(cluster_of, tmp_path, scenario, **PIECES)
 
