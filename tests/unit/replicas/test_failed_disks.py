@@ -58,6 +58,12 @@ async def stop(cluster: Cluster) -> ErrorCode:
     return code
 
 
+async def put_aside(cluster: Cluster) -> ErrorCode:
+    manager = cluster.nodes[1].manager
+    folder = manager.put_aside(TP)
+    return OFFLINE if folder is None and manager.table.dirs.any_offline else ErrorCode.NONE
+
+
 #: who asks -> what it is told
 WHO: dict[str, Callable[[Cluster], Awaitable[ErrorCode]]] = {
     "a producer": lambda cluster: _error(cluster.produce(TP, 1)),
@@ -72,6 +78,7 @@ WHO: dict[str, Callable[[Cluster], Awaitable[ErrorCode]]] = {
     "the controller, with a new epoch": new_epoch,
     "the controller, which deletes the replica": stop,
     "its own fetcher": follow,
+    "who puts a replica of nobody aside": put_aside,
 }
 
 
@@ -99,7 +106,10 @@ def test_the_first_to_meet_a_failed_disk_is_told_and_the_dir_is_given_up(tmp_pat
         node.manager.table.dirs.files.before = broken
         assert await WHO[who](cluster) is OFFLINE
         assert node.failed_dirs == [failing], "the controller is told of it, once"
-        is_hosted = WHO[who] is not stop
+        is_hosted = WHO[who] not in (stop, put_aside)
+        epoch = 1 if WHO[who] is follow else 0
+        stops = [(row["topic"], row["epoch"], row["value"]) for row in cluster.rows(1) if row["ev"] == "stop"]
+        assert stops == [("t", epoch, "keep" if is_hosted else "delete")], "it is told in the trace, once"
         assert (await cluster.produce(TP, 1)).error is (OFFLINE if is_hosted else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert (await cluster.produce(OTHER, 1)).error is ErrorCode.NONE
         assert node.failed_dirs == [failing]
