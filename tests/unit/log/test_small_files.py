@@ -8,6 +8,7 @@ import os
 import pkgutil
 import random
 import stat
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,33 @@ def test_meta_properties(tmp_path: Path, text: str, says: tuple[int, str | None]
     assert checkpoints.read_meta(path) == meta
     checkpoints.write_meta(path, meta)
     assert path.read_text() == f"#\nversion=0\nbroker.id={says[0]}\ncluster.id={says[1]}\n"
+
+
+def handles_open() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("name", ["there", "absent"])
+def test_no_operation_on_files_leaves_a_handle_open_whether_it_succeeds_or_not(tmp_path: Path, name: str) -> None:
+    """A broker has thousands of logs, and does each of these for each of them again and again."""
+    files, path = Files(), tmp_path / "folder" / "file"
+    operations: list[Callable[[], object]] = [
+        lambda: files.create(path, 9), lambda: files.create(path), lambda: files.write(path, b"abc"),
+        lambda: files.append(path, b"def"), lambda: files.write_at(path, b"x", 8), lambda: files.read(path, 5, 1),
+        lambda: files.read(path, 99, 1), lambda: files.sync(path), lambda: files.sync(path.parent),
+        lambda: files.replace(path, b"new", sync=True), lambda: files.replace(path, b"newer", sync=False),
+        lambda: files.resize(path, 2), lambda: files.rename(path, path.with_name("other")),
+    ]  # fmt: skip
+    if name == "there":
+        path.parent.mkdir()
+    failed, before = [], handles_open()
+    for number, operation in enumerate(operations):
+        try:
+            operation()
+        except OSError:
+            failed.append(number)
+        assert handles_open() == before, number
+    assert failed == ([6] if name == "there" else [*range(len(operations))])
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
