@@ -150,6 +150,7 @@ class LogDir:
         with self.writing:
             self.newest.clear()
         if self.lock is not None:
+            fcntl.flock(self.lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file, too
             os.close(self.lock)
             self.lock = None
 

@@ -6,7 +6,9 @@ Here: everything in this process. Real processes and a real ZooKeeper are in `pr
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import json
+import os
 import threading
 from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -28,6 +30,10 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._process = os.getpid()
+        #: Whatever began before the end is cancelled by it: nothing begins unseen beside it. An interrupt may close.
+        self._turn = threading.RLock()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -46,18 +52,40 @@ class LoopThread:
             await asyncio.gather(*left, return_exceptions=True)
         await asyncio.sleep(0)  # closed transports let their sockets go in the next turn
 
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether it was started here. In a process that was forked off that one its thread is not there."""
+        return self._process == os.getpid()
+
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Its result, or what it raises. An interrupt of the waiting thread cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Its result, or what it raises. An interrupt of the waiting thread cancels it.
+
+        Raises: RuntimeError in a process that was forked off, and where the loop was closed, also meanwhile.
+        """
+        if not self.is_of_this_process:
+            work.close()
+            raise RuntimeError(f"the cluster runs in process {self._process}, which this one was forked off")
+        with self._turn:
+            if self._is_closed:
+                work.close()
+                raise RuntimeError("the cluster was stopped")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._is_closed:
+                raise RuntimeError("the cluster was stopped meanwhile") from None
+            raise
         except BaseException:
             future.cancel()
             raise
 
     def close(self) -> None:
-        """Ends the loop and the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        """Ends the loop and the thread. Idempotent."""
+        with self._turn:
+            if not self._is_closed:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._is_closed = True
         self._thread.join()
 
 

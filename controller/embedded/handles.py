@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from fractions import Fraction
@@ -52,6 +53,8 @@ class KafkaCluster(Handles):
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}; there are {' and '.join(get_args(Mode))}")
         self._resources = ExitStack()
+        #: One thread at a time starts or stops; whom an interrupt stops in its start, stops in that thread.
+        self._turn = threading.RLock()
         self._is_temporary = folder is None
         place = folder or Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kwob-")))
         try:
@@ -72,18 +75,19 @@ class KafkaCluster(Handles):
 
         Raises: RuntimeError, where it runs already.
         """
-        self._require_stopped()
-        self._faults.clear()
-        if self._is_temporary and not self.folder.exists():  # a former run has removed it
-            self._resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
-        self._loop = LoopThread("kwob-cluster")
-        try:
-            self._backend = self._run(self._started())
-            if self._like is not None:
-                self._run(make_alike(self.bootstrap_servers, self._like))
-        except BaseException:
-            self.stop()
-            raise
+        with self._turn:
+            self._require_stopped()
+            self._faults.clear()
+            if self._is_temporary and not self.folder.exists():  # a former run has removed it
+                self._resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self._loop = LoopThread("kwob-cluster")
+            try:
+                self._backend = self._run(self._started())
+                if self._like is not None:
+                    self._run(make_alike(self.bootstrap_servers, self._like))
+            except BaseException:
+                self.stop()
+                raise
         return self
 
     async def _started(self) -> Backend:
@@ -99,15 +103,18 @@ class KafkaCluster(Handles):
 
     def stop(self) -> None:
         """Ends the cluster and removes its temporary folder. Idempotent."""
-        loop, backend = self._loop, self._backend
-        self._loop = self._backend = None
-        try:
-            if loop is not None and backend is not None:
-                loop.run(backend.stop())
-        finally:
-            if loop is not None:
-                loop.close()
-            self._resources.close()
+        if self._loop is not None and not self._loop.is_of_this_process:
+            return  # a process that was forked off: all of it belongs to the other one
+        with self._turn:
+            loop, backend = self._loop, self._backend
+            self._loop = self._backend = None
+            try:
+                if loop is not None and backend is not None:
+                    loop.run(backend.stop())
+            finally:
+                if loop is not None:
+                    loop.close()
+                self._resources.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -127,6 +127,7 @@ def _locked(path: Path) -> Iterator[int]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
     finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file, too
         os.close(lock)
 
 

@@ -28,6 +28,7 @@ def own_folder(data: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file, too
         os.close(lock)
 
 

@@ -25,6 +25,8 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/demo": ("demo", "tests/unit/local/test_advice.py"),
     "controller/embedded": (
         "tests/local/test_embedded.py",
+        "tests/local/test_embedded_shared.py",
+        "tests/local/test_loop_thread.py",
         "tests/local/test_full_disk.py",
         "tests/local/test_handles.py",
     ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextlib
+import random
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -63,10 +63,12 @@ def test_what_was_left_on_the_loop_ends_with_it(mute: Mute) -> None:
 
     kept: list[BrokerConnection] = []
     loop = LoopThread("test")
+    refused = []
 
     def run() -> None:
-        with contextlib.suppress(concurrent.futures.CancelledError, asyncio.CancelledError, ConnectionError):
+        with pytest.raises(RuntimeError, match="the cluster was stopped meanwhile"):
             loop.run(ask())
+        refused.append(True)
 
     asking = threading.Thread(target=run, daemon=True)
     asking.start()
@@ -74,5 +76,32 @@ def test_what_was_left_on_the_loop_ends_with_it(mute: Mute) -> None:
     loop.close()
     asking.join(10)
     assert not asking.is_alive(), "who asked waits for a loop that is gone"
+    assert refused, "who asked is told why there is no answer"
     assert not kept[0].is_open
     assert mute.went.wait(10), "its socket is still open"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_asks_beside_the_end_is_told_of_it_or_answered(seed: int) -> None:
+    draw = random.Random(seed)
+    loop, outcomes = LoopThread("test"), list[str]()
+
+    def ask() -> None:
+        for _ in range(50):
+            try:
+                loop.run(asyncio.sleep(0))
+                outcomes.append("answered")
+            except RuntimeError as error:
+                outcomes.append(str(error).removesuffix(" meanwhile"))
+
+    asking = [threading.Thread(target=ask, daemon=True) for _ in range(4)]
+    for thread in asking:
+        thread.start()
+    time.sleep(draw.uniform(0, 0.003))
+    loop.close()
+    loop.close()
+    for thread in asking:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in asking), "who asked waits for a loop that is gone"
+    assert set(outcomes) <= {"answered", "the cluster was stopped"}
+    assert len(outcomes) == 200

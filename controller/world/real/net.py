@@ -99,6 +99,8 @@ class TcpListener:
             for _ in range(_TURNS_TO_BEGIN):
                 await asyncio.sleep(0)
         finally:
+            for listening in self._server.sockets:
+                _end_for_all(listening)
             self._server.close()
 
 
@@ -214,6 +216,8 @@ class TcpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio: the connection is gone, by an error or by `close`."""
+        if self.transport is not None:
+            _end_for_all(self.transport.get_extra_info("socket"))
         self._end(exc)
         self.resume_writing()
 
@@ -250,6 +254,13 @@ def _configure(transport: asyncio.Transport) -> None:
     with contextlib.suppress(OSError):  # a peer that is already gone
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _end_for_all(sock: socket.socket) -> None:
+    """Ends what a socket stands for, before this process closes it: one that was forked meanwhile has it, too, and
+    would keep a peer waiting, and the port taken."""
+    with contextlib.suppress(OSError):  # it has ended already
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _is_reserved(transport: asyncio.Transport) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import re
 import shlex
@@ -18,7 +20,8 @@ from controller.local import cluster, cluster_file, fault, fault_topics
 from controller.local import fault_file as fault_rows
 from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, KINDS, PauseReplication, SlowDisk, decode
+from controller.wire.fault_rows import FAULT_FILE, KINDS, Fault, PauseReplication, SlowDisk, decode
+from tests.forked import forked_off
 
 
 @pytest.fixture
@@ -179,6 +182,19 @@ def test_two_that_add_at_once_lose_nothing(data: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(row["id"] for row in rows(data)) == sorted(f"f{n}" for n in range(1, 21))
+
+
+def test_who_was_forked_in_an_edit_does_not_hold_up_the_next(data: Path) -> None:
+    path = data / FAULT_FILE
+    with contextlib.ExitStack() as stack:
+
+        def edit(present: tuple[Fault, ...]) -> tuple[Fault, ...]:
+            stack.enter_context(forked_off())
+            return present
+
+        fault_rows.edit_faults(path, edit)
+        with path.with_name(f"{path.name}.lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 SCENARIO = """

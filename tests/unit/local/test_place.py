@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from controller.local import place
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError
+from tests.forked import forked_off
 
 
 def open_files() -> int:
@@ -32,6 +34,14 @@ def test_a_folder_is_held_inside_the_block_and_no_longer_and_its_file_says_by_wh
             raise KeyError
         assert place.lock_owner(lock) is None
     assert open_files() == files
+
+
+def test_who_was_forked_meanwhile_does_not_hold_a_folder(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        with place.own_folder(tmp_path):
+            stack.enter_context(forked_off())
+        with place.own_folder(tmp_path):
+            pass
 
 
 def test_who_is_refused_leaves_all_as_it_was(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from broker_sim.log.log_dir import (
 from broker_sim.log.stored_log import LogHooks
 from controller.wire.records import build_values
 from controller.wire.types import TopicPartition
+from tests.forked import forked_off
 from tests.worlds.logs import append, new_log, reopened
 
 HEX = "0123456789abcdef" * 2
@@ -344,6 +345,15 @@ def test_each_segment_has_its_part_of_the_jitter_before_and_after_a_start(tmp_pa
         parts = {segment.jitter_ms for segment in segments}
         assert len(parts) > len(segments) // 2 and 0 <= min(parts) <= max(parts) < 1_000
     again.unlock()
+
+
+def test_who_was_forked_meanwhile_does_not_keep_a_dir(tmp_path: Path) -> None:
+    log_dir = LogDir(tmp_path / "x", "x", Files())
+    log_dir.claim(broker_id=1, cluster_id="c")
+    with forked_off():
+        log_dir.unlock()
+        log_dir.claim(broker_id=1, cluster_id="c")
+        log_dir.unlock()
 
 
 def test_a_log_for_which_nothing_is_said(tmp_path: Path) -> None:

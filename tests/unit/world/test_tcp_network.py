@@ -19,6 +19,7 @@ from controller.world.ports import Connection
 from controller.world.real import net
 from controller.world.real.net import TcpNetwork
 from controller.world.real.ports import free_ports
+from tests.forked import forked_off
 
 LIMIT_S = 20
 
@@ -88,11 +89,11 @@ def test_a_connection_names_its_peer_and_does_not_wait_to_send() -> None:
 
 def test_a_reset_is_an_error_for_who_reads_and_who_writes() -> None:
     async def scenario() -> None:
-        near, far = await pair()
-        assert isinstance(far, net.TcpConnection) and far.transport is not None
-        raw = far.transport.get_extra_info("socket")
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            near = await TcpNetwork().connect(*listening.getsockname())
+            raw, _ = listening.accept()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        far.transport.abort()
+        raw.close()
         with pytest.raises(ConnectionError):
             await near.recv()
         with pytest.raises(ConnectionError):
@@ -241,6 +242,34 @@ def test_who_is_cancelled_while_it_begins_to_listen_has_bound_nothing(turns: int
             outcome = await TcpNetwork().listen("127.0.0.1", port, serve)
         assert not isinstance(outcome, BaseException)
         await outcome.close()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+def test_a_process_that_was_forked_meanwhile_keeps_no_peer_and_no_port(how: str) -> None:
+    """Whoever tests a service forks it, and kills a broker then: it has to look dead, and its port to be free."""
+
+    async def scenario() -> None:
+        served: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+
+        async def serve(connection: Connection) -> None:
+            served.set_result(connection)
+            await asyncio.Event().wait()
+
+        network = TcpNetwork()
+        listener = await network.listen("127.0.0.1", 0, serve)
+        near = await network.connect(*listener.address)
+        far = await served
+        assert isinstance(far, net.TcpConnection) and far.transport is not None
+        with forked_off():
+            far.close() if how == "close" else far.transport.abort()
+            assert await read_all(near) == b""
+            await listener.close()
+            with pytest.raises(ConnectionRefusedError):
+                await network.connect(*listener.address)
+            await (await network.listen(*listener.address, serve)).close()
+        near.close()
 
     run(scenario)
 
