@@ -115,7 +115,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except (BrokenPipeError, SystemExit) as ended:  # the reader, such as `head`, has seen enough; rich exits then
+        if isinstance(ended, SystemExit) and not isinstance(ended.__context__, BrokenPipeError):
+            raise
         _forget_output()
         return PIPE_CLOSED
     except OSError as error:

@@ -20,6 +20,7 @@ _OWN_SETTINGS: Final = {
     "log.dir": "log_dirs=N gives each broker N directories",
     "broker.id": "brokers=N gives ids 1 to N",
     "node.id": "brokers=N gives ids 1 to N",
+    "broker.rack": "racks=[...] gives them to the brokers in turn",
     "listeners": "ports are free ones",
     "advertised.listeners": "ports are free ones",
     "zookeeper.connect": "the cluster has a ZooKeeper of its own",

@@ -36,7 +36,7 @@ from controller.local.fault_file import edit_faults
 from controller.local.flags import with_data
 from controller.local.leftovers import WhatRuns, end_processes, forget_registrations
 from controller.local.marks import mark
-from controller.local.place import require_free_port
+from controller.local.place import require_free_ports
 from controller.local.plan import BrokerPlan, ClusterPlan
 from controller.local.processes import Child, ChildFailed, start_child
 from controller.wire import log_events as ev
@@ -277,9 +277,7 @@ class Cluster:
     async def _start(self) -> None:
         if left := await end_processes(self.plan.data):
             self.on_note(f"an earlier kwob up of this folder was killed; ended what it left: {', '.join(left)}")
-        for broker in self.plan.brokers:
-            require_free_port(broker.port, f"broker {broker.broker_id}", "--bootstrap-port")
-        require_free_port(self.plan.zookeeper_port, "ZooKeeper", "--zookeeper-port")
+        require_free_ports(self.plan.ports)
         controllers = {*self.plan.controller_ids, *self._earlier_controllers()}
         write_start(self.plan.data, self.start_row())
         self.write_file()

@@ -104,7 +104,10 @@ def read_cluster(data: Path) -> ClusterRow:
             f"no cluster in {data}: there is no {path}; start one with: {with_data('kwob up', data)}"
         ) from None
     except (OSError, ValidationError) as error:
-        raise ClusterError(f"{path} is not a cluster file of kwob ({type(error).__name__})") from error
+        raise ClusterError(
+            f"{path} is not a cluster file of kwob ({type(error).__name__}): remove it and name brokers, racks and "
+            "ports anew with kwob up, or choose another --data; the data of its brokers stay"
+        ) from error
     for broker in row.brokers:
         if down_by(data / FAULT_FILE, broker.id, broker.rack) is not None:
             broker.pid = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,8 @@ def own_folder(data: Path) -> Iterator[None]:
 def take_folder(data: Path) -> int:
     """Makes the data folder and takes its lock, whose descriptor it returns. Raises: what `own_folder` does."""
     try:
+        if not _is_utf8(data.resolve()):
+            raise ClusterError(f"{data} cannot be a data folder: its name is not UTF-8, or the locale is not")
         if sign := next((sign for sign in _CANNOT_BE if sign in str(data.resolve())), None):
             raise ClusterError(f"{data} cannot be a data folder: brokers take {sign!r} for something else")
         data.mkdir(parents=True, exist_ok=True)
@@ -72,11 +75,34 @@ def lock_owner(lock_path: Path) -> int | None:
     return None
 
 
-def require_free_port(port: int, what: str, flag: str) -> None:
-    """Raises: ClusterError, when somebody listens on that port."""
+def _is_utf8(path: Path) -> bool:
     try:
-        probe(port)
-    except OSError as error:
-        raise ClusterError(
-            f"port {port} for {what} cannot be used ({error.strerror}); choose another with {flag}"
-        ) from error
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class PortToTake:
+    """A port that somebody of a cluster will listen on, and the flag that says another."""
+
+    number: int
+    what: str
+    flag: str
+
+
+def require_free_ports(ports: Iterable[PortToTake]) -> None:
+    """Raises: ClusterError, when somebody listens on one of them, or two of the cluster would have the same."""
+    taken: dict[int, PortToTake] = {}
+    for port in ports:
+        other = taken.setdefault(port.number, port)
+        if other is not port:
+            raise ClusterError(
+                f"port {port.number} is for {other.what} and {port.what}; choose another with {port.flag}"
+            )
+        try:
+            probe(port.number)
+        except OSError as error:
+            raise ClusterError(
+                f"port {port.number} for {port.what} cannot be used ({error.strerror}); choose another with {port.flag}"
+            ) from error

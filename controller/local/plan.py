@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from controller.local.place import PortToTake
 from controller.world.real.net import RESERVED_FILES
 from controller.world.real.ports import HOST
 
@@ -106,6 +107,16 @@ class ClusterPlan:
     def zookeeper(self) -> str:
         """ZooKeeper as `--zookeeper` takes it."""
         return f"{HOST}:{self.zookeeper_port}"
+
+    @property
+    def ports(self) -> tuple[PortToTake, ...]:
+        """The ports that its programs will listen on; controllers take free ones for what is no page of metrics."""
+        brokers = [PortToTake(b.port, f"broker {b.broker_id}", "--bootstrap-port") for b in self.brokers]
+        pages = [
+            PortToTake(int(page.rpartition(":")[2]), f"the metrics of {name}", "--metrics-port")
+            for name, page in self.metrics.items()
+        ]
+        return (*brokers, PortToTake(self.zookeeper_port, "ZooKeeper", "--zookeeper-port"), *pages)
 
     @property
     def fault_file(self) -> Path:

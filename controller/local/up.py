@@ -60,6 +60,7 @@ _OWN_SETTINGS: Final = {
     "log.dir": "--log-dirs N gives each broker N directories below its folder in --data",
     "broker.id": "--brokers N gives ids 1 to N",
     "node.id": "--brokers N gives ids 1 to N",
+    "broker.rack": "--racks A,B,C gives them to the brokers in turn",
     "listeners": "--bootstrap-port says the first of the ports",
     "zookeeper.connect": "--zookeeper-port says the port",
 }

@@ -80,6 +80,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         with _listening(options.host, options.port) as listener:
             return asyncio.run(_serve(options, listener))
+    except BrokenPipeError:  # of its output, whose reader has seen enough
+        raise
     except (ClusterError, InvalidBootstrap, OSError, ValueError) as error:
         print(f"kwob ui: {error}", file=sys.stderr)
         return EXIT_FAILED

@@ -25,6 +25,7 @@ SHAPES: Final = [
     ({"settings": ["min.insync.replicas=2"]}, "names and values are expected"),
     ({"settings": {"log.dirs": "/x"}}, "log.dirs is not for settings here: log_dirs=N"),
     ({"settings": {"zookeeper.connect": "h:1"}}, "zookeeper.connect is not for settings here"),
+    ({"settings": {"broker.rack": "a"}}, r"broker.rack is not for settings here: racks=\[...\] gives them"),
     ({"scale": "1/10"}, "scale is for like="),
     ({"like": "shape.yaml", "scale": "much"}, "scale is 'much'; a share from 0 to 1"),
     ({"like": "shape.yaml", "scale": "1/0"}, "scale is '1/0'; a share from 0 to 1"),

@@ -101,6 +101,20 @@ def test_a_list_of_broker_ids_names_no_cluster(
     assert ("--bootstrap-server" in cli.with_bootstrap(cli.COMMANDS[tool], words)) is not is_named
 
 
+@pytest.mark.parametrize("words", [["status"], ["logs", "--events"]])
+def test_a_reader_that_has_seen_enough_ends_a_command_as_a_closed_pipe_does(words: list[str], tmp_path: Path) -> None:
+    """Whatever prints, so that `| head -1` does not look as if there were no cluster."""
+    write(tmp_path)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "controller.cli", *words, "--data", str(tmp_path)]
+    try:
+        ran = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    finally:
+        os.close(writing)
+    assert (ran.returncode, ran.stderr) == (cli.PIPE_CLOSED, "")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     write(tmp_path)
@@ -213,13 +227,16 @@ def test_a_folder_without_a_cluster_is_told_in_one_line(
 def test_a_broken_cluster_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / cluster_file.CLUSTER_FILE).write_text("{}")
     assert status.main(["--data", str(tmp_path)]) == 1
-    assert "is not a cluster file" in capsys.readouterr().err
+    assert "is not a cluster file of kwob (ValidationError): remove it and name" in capsys.readouterr().err
 
 
 REFUSED_UP = [
     ("an unknown setting", ["--override", "num.partition=3"], "did you mean num.partitions"),
     ("a setting that up gives itself", ["--override", "log.dirs=x,y"], "--log-dirs N gives each broker"),
+    ("a rack of all brokers", ["--override", "broker.rack=a"], "--racks A,B,C gives them to the brokers"),
     ("a port in use", ["--bootstrap-port", "{port}"], "port {port} for broker 1 cannot be used"),
+    ("a page's port in use", ["--metrics-port", "{port}"], "port {port} for the metrics of broker-1 cannot be used"),
+    ("a port for two", ["--metrics-port", "{free}"], "port {free} is for broker 1 and the metrics of broker-1; choose"),
     ("ZooKeeper's port in use", ["--zookeeper-port", "{port}"], "port {port} for ZooKeeper cannot be used"),
 ]
 
@@ -232,9 +249,10 @@ def test_up_refuses_in_one_line(
         base = ["--brokers", "1", "--data", str(tmp_path / "data")]
         free, zookeeper_port = free_ports(2)
         base += ["--bootstrap-port", str(free), "--zookeeper-port", str(zookeeper_port)]
-        assert up.main([*base, *(word.format(port=port) for word in argv)]) == (2 if "--override" in argv else 1)
+        words = [word.format(port=port, free=free) for word in argv]
+        assert up.main([*base, *words]) == (2 if "--override" in argv else 1)
         said = capsys.readouterr().err
-        assert message.format(port=port) in said
+        assert message.format(port=port, free=free) in said
         assert said.count("\n") == 1
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from controller.local.plan import plan_cluster
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import Create, Exists
 from controller.wire.znodes import ControllerZNode
+from controller.world.real.ports import free_ports
 from controller.world.simulated.world import World, run_world
 
 #: with what the process that has the id of what was left was started, in the folder of the test -> whether it is ended
@@ -82,10 +84,11 @@ OFFICES = [
 def test_the_office_of_any_controller_of_the_folder_is_vacant_before_one_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, holder: int, is_removed: bool
 ) -> None:
+    port, zookeeper_port = free_ports(2)
+
     def planned(controllers: int) -> cluster.Cluster:
-        return cluster.Cluster(
-            plan_cluster(data=tmp_path, brokers=1, controllers=controllers, racks=[], ports=[0], zookeeper_port=0)
-        )
+        ports: dict[str, Any] = {"ports": [port], "zookeeper_port": zookeeper_port}
+        return cluster.Cluster(plan_cluster(data=tmp_path, brokers=1, controllers=controllers, racks=[], **ports))
 
     (tmp_path / "zookeeper" / "data").mkdir(parents=True)
     if file != "nothing":

@@ -81,6 +81,12 @@ def test_a_folder_is_new_or_empty_or_one_of_before(tmp_path: Path, has: list[str
         assert [path.name for path in tmp_path.iterdir()] == has
 
 
+def test_a_name_that_cannot_be_written_into_its_files_is_no_name_of_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="cannot be a data folder: its name is not UTF-8"):
+        place.take_folder(tmp_path / os.fsdecode(b"caf\xe9"))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", ["a,b", "{id}", "x{id}y/z"])
 def test_what_brokers_take_for_something_else_is_no_name_of_a_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(ClusterError, match=r"brokers take '.*' for something else"):
