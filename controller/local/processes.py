@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from controller.world.real.disks import if_full
+
 _PR_SET_PDEATHSIG: Final = 1
 _POLL_S: Final = 0.05
 #: How much of a log's end is searched for the reason why a child ended.
@@ -146,7 +148,7 @@ class Child:
             file.seek(max(self.log_offset, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
         if not lines:
-            return f"it wrote nothing to {self.log_path}"
+            return f"it wrote nothing to {self.log_path}{if_full(self.log_path)}"
         return _readable(lines[-1])
 
     def _exit(self) -> str:

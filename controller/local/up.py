@@ -238,7 +238,7 @@ async def run_cluster(plan: ClusterPlan, remarks: Sequence[str], like: Likeness 
             if like is not None:
                 await make_alike(plan.bootstrap, like, console)
             console.print(f"ready; Ctrl-C ends it. In another terminal: {what_to_type(plan)}")
-            await _tell_ends(cluster, console)
+            await tell_ends(cluster, console)
     finally:
         console.print("ended; nothing is left running")
     return 0
@@ -275,17 +275,21 @@ def tell_scale(plan: ClusterPlan, console: Console) -> None:
         )
 
 
-async def _tell_ends(cluster: Cluster, console: Console) -> None:
-    """One line whenever a process ends or runs again; ZooKeeper is started again. Until cancelled."""
-    alive, downs = set(cluster.children), dict[int, str]()
+async def tell_ends(cluster: Cluster, console: Console) -> None:
+    """One line whenever a process ends or runs again; ZooKeeper is started again, for ever. Until cancelled."""
+    alive, downs, trouble = set(cluster.children), dict[int, str](), ""
     while True:
         if not cluster.is_zookeeper_up:
-            console.print("ZooKeeper ended; starting it again (until then nothing can change in the cluster)")
+            if not trouble:
+                console.print("ZooKeeper ended; starting it again (until then nothing can change in the cluster)")
             try:
                 await cluster.restart_zookeeper()
                 console.print("ZooKeeper runs again")
+                trouble = ""
             except ClusterError as error:
-                console.print(f"ZooKeeper does not start: {error}")
+                if str(error) != trouble:
+                    console.print(f"ZooKeeper does not start: {error}")
+                trouble = str(error)
         now = {name for name, child in cluster.children.items() if child.is_alive}
         for name in sorted(alive ^ now):
             again = how_to_start(name, cluster.plan.data)

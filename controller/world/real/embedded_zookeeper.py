@@ -19,6 +19,7 @@ import structlog
 
 from controller.wire import log_events as ev
 from controller.world.large_requests import JUTE_MAXBUFFER
+from controller.world.real.disks import if_full
 from controller.world.real.java import find_java, java_locale
 from controller.world.real.ports import free_ports
 from controller.world.real.process_groups import kill_group
@@ -209,7 +210,11 @@ class EmbeddedZooKeeper:
 
     def _log_tail(self) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return f"; the end of {self.log_file}:\n" + "\n".join(lines) if lines else f"; {self.log_file} is empty"
+        return (
+            f"; the end of {self.log_file}:\n" + "\n".join(lines)
+            if lines
+            else f"; {self.log_file} is empty{if_full(self.log_file)}"
+        )
 
 
 async def _four_letters(host: str, port: int, word: bytes) -> bytes:

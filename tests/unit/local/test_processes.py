@@ -51,6 +51,23 @@ def test_waits_for_an_event_of_this_run_only(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("free", "more"), [(1 << 20, ""), (100, ": its disk is full"), (0, ": its disk is full")])
+def test_a_child_that_says_nothing_may_have_had_no_room_to(
+    free: int, more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program cannot write why a full disk ended it."""
+    disk = os.statvfs_result((1, 1, 0, 0, free, *[0] * 5))
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+
+    async def scenario() -> str:
+        child = await start_child("child", [sys.executable, "-c", ""], log_path=tmp_path / "child.log")
+        with pytest.raises(ChildFailed) as failed:
+            await child.wait_for_event("ready", timeout_s=20)
+        return str(failed.value)
+
+    assert asyncio.run(scenario()) == f"child ended (exit code 0): it wrote nothing to {tmp_path / 'child.log'}{more}"
+
+
 def test_a_child_that_ends_too_early_is_told_with_its_last_words(tmp_path: Path) -> None:
     async def main() -> None:
         words = [sys.executable, "-c", "print('first'); print('port 1 is taken'); raise SystemExit(3)"]
