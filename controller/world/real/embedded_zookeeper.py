@@ -33,6 +33,8 @@ SESSION_TIMEOUT_MS: Final = (1_000, 120_000)
 _POLL_S: Final = 0.03
 _ATTEMPTS: Final = 5
 _LOG_LINES: Final = 12
+#: How the lines of a Java stack begin, which would hide the reason above them.
+_NO_REASON: Final = ("at ", "... ")
 
 #: Java reads this as Latin-1 with escapes, and its command line as the locale has it: folders are relative to its own.
 _ZOO_CFG: Final = """\
@@ -209,12 +211,11 @@ class EmbeddedZooKeeper:
         return False
 
     def _log_tail(self) -> str:
-        lines = self.log_file.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return (
-            f"; the end of {self.log_file}:\n" + "\n".join(lines)
-            if lines
-            else f"; {self.log_file} is empty{if_full(self.log_file)}"
-        )
+        written = self.log_file.read_text(errors="replace").splitlines()
+        lines = [line for line in written if not line.lstrip().startswith(_NO_REASON)][-_LOG_LINES:]
+        if not lines:
+            return f"; {self.log_file} is empty{if_full(self.log_file)}"
+        return f"; the end of {self.log_file}:\n" + "\n".join(lines)
 
 
 async def _four_letters(host: str, port: int, word: bytes) -> bytes:

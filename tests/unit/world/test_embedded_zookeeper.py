@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from controller.world.real import embedded_zookeeper
-from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.world.real.java import Java
 
 
@@ -36,3 +37,26 @@ def test_its_data_are_below_its_folder_whatever_that_is_called(
     assert Path(started["cwd"], started["command"][-1]) == folder / "zoo.cfg"
     assert (started["env"]["LC_ALL"], started["env"]["PATH"]) == ("C.UTF-8", os.environ["PATH"])
     assert any(str(folder) in word for word in started["command"])  # an orphan is found by it
+
+
+#: What it says of a folder whose snapshot is gone, with the stack that follows.
+LAST_WORDS = """\
+2026-11-28T00:55:53,603 ERROR QuorumPeerMain: Unexpected exception, exiting abnormally
+java.io.IOException: No snapshot found, but there are log entries. Something is broken!
+""" + "\n".join([*(f"\tat org.apache.zookeeper.server.Frame{n}.run(Frame.java:1)" for n in range(20)), "\t... 3 more"])
+
+
+class Broken(EmbeddedZooKeeper):
+    """Ends at once, with these words."""
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        self._data.mkdir()
+        self.log_file.write_text(LAST_WORDS)
+        return subprocess.Popen(["false"], stdin=subprocess.PIPE, start_new_session=True)
+
+
+def test_why_it_ended_is_told_although_a_stack_follows(tmp_path: Path) -> None:
+    server = Broken(tmp_path / "zookeeper", port=1)
+    with pytest.raises(EmbeddedZooKeeperError, match="No snapshot found, but there are log entries") as ended:
+        asyncio.run(server.start())
+    assert "Frame" not in str(ended.value)
