@@ -38,9 +38,9 @@ class PartitionMemory:
     _members: set[int] = field(default_factory=set)
 
     def created(self) -> None:
-        """The topic begins anew: versions and epochs count from 0 again."""
-        self.states.clear()
-        self._written.clear()
+        """The topic begins anew: versions and epochs count from 0 again, and the replicas are others."""
+        for of_former in (self.states, self._written, self._assigned, self._members):
+            of_former.clear()
         self.last_epoch = -1
 
     def is_told_again(self, what: str) -> bool:
@@ -67,6 +67,11 @@ class PartitionMemory:
         self.states.setdefault(version, state)
         while len(self.states) > REMEMBERED:
             del self.states[min(self.states)]
+
+    def began(self, epoch: int | None) -> int | None:
+        """The version with which an epoch began: the first of it, unless it is one that the leader wrote."""
+        first = min((version for version, state in self.states.items() if state.epoch == epoch), default=None)
+        return None if first in self._written else first
 
     def assign(self, at_us: int, replicas: list[int]) -> None:
         """The replicas that a request or the controller names."""

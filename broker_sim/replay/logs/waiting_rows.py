@@ -54,16 +54,18 @@ class OfBroker:
     leader_row: Row | None = None
     led: dict[int, Fact] = field(default_factory=dict)
     submitted: dict[int, Row] = field(default_factory=dict)
-    #: appends whose end is not known yet, in the order of time
-    open_ends: deque[Row] = field(default_factory=deque)
+    #: appends whose end is not known yet, and leaderships, in the order of time
+    ends: deque[Row] = field(default_factory=deque)
     #: the log's end as far as rows were released
     end: int = 0
     #: when it began to lead
     leads_since_us: int = 0
+    #: its replica is gone, and nobody told that the topic was created anew
+    gave_up: bool = False
 
     def forget(self, *, before_us: int) -> None:
         """Leaderships and requests from before are not those of the topic that comes."""
-        self.leads = self.leads and self.leads_since_us >= before_us
+        self.gave_up, self.leads = False, self.leads and self.leads_since_us >= before_us
         self.led = {epoch: fact for epoch, fact in self.led.items() if fact.at_us >= before_us}
 
 
@@ -117,8 +119,10 @@ class WaitingRows:
         for row in self._waiting:
             if row.columns["ev"] == What.LEADER:
                 self.fill_leader(row, self.of[row.columns["broker"]])
+                if row.at_us < at_us - CLOCKS_DIFFER_US:
+                    self._fill_replicas(row)
             elif row.columns["ev"] == What.ELECT and row.columns["isr"] is None:
-                self._fill_bump(row)
+                self.fill_bump(row)
         for broker in self.of.values():
             broker.forget(before_us=at_us - CLOCKS_DIFFER_US)
 
@@ -128,27 +132,27 @@ class WaitingRows:
         for row in self._waiting:
             if row.columns["broker"] == of and row.columns["ev"] == What.LEADER:
                 self.fill_leader(row, broker)
+                self._fill_replicas(row)
         broker.forget(before_us=at_us + 1)
+        broker.gave_up = True
 
     def _complete(self, row: Row, broker: OfBroker) -> None:
         """Fills what only the rows after this one could tell."""
         columns = row.columns
         match columns["ev"]:
             case What.APPEND if row.open_end:
-                broker.open_ends.popleft()
+                broker.ends.popleft()
                 columns["leo"] = broker.end = max(broker.end, self._end_of(row, broker))
             case What.FETCH if columns["leo"] is None:
                 columns["leo"] = max(broker.end, columns["offset"] or 0)
             case What.LEADER:
-                broker.end = columns["offset"] or 0
+                broker.end = broker.ends.popleft().columns["offset"]
                 self.fill_leader(row, broker)
-                if columns["replicas"] is None:
-                    also = (row.columns["broker"], *(row.columns["adding"] or ()))
-                    columns["replicas"] = self.memory.replicas_at(row.at_us, also)
+                self._fill_replicas(row)
             case What.FOLLOWER:
-                broker.end = columns["offset"] or 0
+                broker.end = broker.ends.popleft().columns["offset"]
             case What.ELECT if columns["isr"] is None:
-                self._fill_bump(row)
+                self.fill_bump(row)
 
     def _emit(self, row: Row) -> None:
         columns = row.columns
@@ -172,11 +176,15 @@ class WaitingRows:
         if leader is not None:
             columns.update(isr=leader.isr, adding=leader.adding, removing=leader.removing, zk_version=leader.zk_version)
             return
-        for version, state in self.memory.states.items():
-            if state.epoch == columns["epoch"]:
-                columns.update(isr=state.isr, zk_version=version, src=SRC_INFERRED)
+        if (began := self.memory.began(columns["epoch"])) is not None:
+            columns.update(isr=self.memory.states[began].isr, zk_version=began, src=SRC_INFERRED)
 
-    def _fill_bump(self, row: Row) -> None:
+    def _fill_replicas(self, row: Row) -> None:
+        if row.columns["replicas"] is None:
+            also = (row.columns["broker"], *(row.columns["adding"] or ()))
+            row.columns["replicas"] = self.memory.replicas_at(row.at_us, also)
+
+    def fill_bump(self, row: Row) -> None:
         """A raised epoch carries the ISR of the version before on."""
         version = row.columns["zk_version"]
         before = self.memory.before_bump(version)
@@ -187,13 +195,8 @@ class WaitingRows:
     def _end_of(self, row: Row, broker: OfBroker) -> int:
         """Where an append of which only the first offset is told ended: at the next append, leadership or fetch."""
         base, of = row.columns["offset"], row.columns["broker"]
-        after = [r.columns["offset"] for r in islice(broker.open_ends, _OVERTAKEN_MAX) if r.columns["offset"] > base]
+        after = [r.columns["offset"] for r in islice(broker.ends, _OVERTAKEN_MAX) if r.columns["offset"] > base]
         if after:
             return int(min(after))
-        own = [r.columns for r in self._waiting if r.columns["broker"] == of and (r.columns["offset"] or 0) > base]
-        led = [c["offset"] for c in own if c["ev"] in (What.LEADER, What.FOLLOWER)]
-        return int(min(led)) if led else int(max([base + 1, *(c["offset"] for c in own if _counts(c))]))
-
-
-def _counts(columns: dict[str, Any]) -> bool:
-    return columns["ev"] == What.FETCH and not columns["err"]
+        fetches = [r.columns for r in self._waiting if r.columns["broker"] == of and r.columns["ev"] == What.FETCH]
+        return int(max([base + 1, *(columns["offset"] for columns in fetches if columns["err"] == 0)]))

@@ -103,9 +103,12 @@ class Weave:
         _give_up(broker)
         if broker.leads and broker.epoch == fact.epoch and not self._has_started(fact, broker.leads_since_us):
             return
-        broker.epoch, broker.leads, broker.leo = fact.epoch, True, fact.offset
+        if broker.gave_up and (broker.epoch or 0) >= (fact.epoch or 0):
+            self._begin_anew(fact.at_us)  # a topic raises the epoch before a replica that comes back leads
+        broker.epoch, broker.leads, broker.leo, broker.gave_up = fact.epoch, True, fact.offset, False
         broker.leads_since_us = fact.at_us
         row = self._waiting.add(fact, What.LEADER)
+        broker.ends.append(row)
         self._waiting.fill_leader(row, broker)
         broker.isr = row.columns["isr"]
         broker.leader_row = row
@@ -118,7 +121,7 @@ class Weave:
         _give_up(broker)
         broker.leads, broker.leader_row = False, None
         broker.epoch, broker.leo = fact.epoch, fact.offset
-        self._waiting.add(fact, What.FOLLOWER)
+        broker.ends.append(self._waiting.add(fact, What.FOLLOWER))
 
     def _led(self, fact: Fact, broker: OfBroker) -> None:
         if fact.epoch is None:
@@ -156,11 +159,8 @@ class Weave:
         self._written_if_unsaid(fact, broker)
 
     def _written_if_unsaid(self, fact: Fact, broker: OfBroker) -> None:
-        unsaid = fact.broker in self.writes_unsaid
         for row in broker.attempt:
-            row.columns["err"] = 0 if unsaid else UNDER_WAY
-        if unsaid:
-            broker.isr = fact.isr
+            row.columns["err"] = 0 if fact.broker in self.writes_unsaid else UNDER_WAY
 
     def _submitted(self, fact: Fact, broker: OfBroker) -> None:
         """The fetch that causes an expansion is recorded after it: its row stands before."""
@@ -177,9 +177,9 @@ class Weave:
         before = broker.isr
         if version is not None and version - 1 in self._memory.states:
             before = self._memory.states[version - 1].isr
-        rows, broker.attempt = broker.attempt, []
-        if not rows:
-            rows = [self._unattempted(fact, broker, before)]
+        # An attempt that waited too long was told as refused: what became of it after all is told of its own.
+        rows, broker.attempt = [row for row in broker.attempt if row.columns["err"] != REFUSED], []
+        rows = rows or self._unattempted(fact, broker, before)
         done = fact.at_us // 1000
         for row in rows:
             old = row.columns["isr_old"] or before
@@ -191,21 +191,21 @@ class Weave:
             self._waiting.drop(skipped)  # the broker saw its own write in the log before the answer to it
         self._memory.write(version, State(broker.epoch, fact.broker, isr))
 
-    def _unattempted(self, fact: Fact, broker: OfBroker, before: list[int] | None) -> Row:
+    def _unattempted(self, fact: Fact, broker: OfBroker, before: list[int] | None) -> list[Row]:
         """A write whose attempt has no line: since 2.8 an expansion; else the line is in a part that is lost."""
         isr = fact.isr or []
         gained = [r for r in isr if before is not None and r not in before]
         gone = [r for r in before or () if r not in isr]
         columns: dict[str, Any] = {"epoch": broker.epoch, "key": None, "role": "broker", **_NO_MOVES}
-        if gone and not gained:
-            return self._waiting.add(fact, "isr_shrink", src=SRC_INFERRED, replica=gone[0], **columns)
+        add = self._waiting.add
         if gained:
             src = SRC_LOG if fact.what == What.UPDATED else SRC_INFERRED
-            return self._waiting.add(fact, "isr_expand", src=src, replica=gained[0], **columns)
+            return [add(fact, "isr_expand", src=src, replica=replica, **columns) for replica in gained]
+        if gone:
+            return [add(fact, "isr_shrink", src=SRC_INFERRED, replica=replica, **columns) for replica in gone]
         # What was before is not known: it is a state, and no more.
-        return self._waiting.add(
-            fact, What.ELECT, src=SRC_INFERRED, replica=fact.broker, epoch=broker.epoch, role="controller"
-        )
+        state = {"replica": fact.broker, "epoch": broker.epoch, "role": "controller"}
+        return [add(fact, What.ELECT, src=SRC_INFERRED, **state)]
 
     def _refused(self, fact: Fact, broker: OfBroker) -> None:
         rows, broker.attempt = broker.attempt, []
@@ -217,14 +217,19 @@ class Weave:
     def _assign(self, fact: Fact, _: OfBroker) -> None:
         if fact.key is not None and self._memory.is_told_again(f"{fact.value} {fact.key}"):
             return
+        value = fact.value if fact.value == CREATED else None
+        if value is not None:
+            self._begin_anew(fact.at_us)
         replicas = fact.replicas or []
         self._memory.assign(fact.at_us, replicas)
         self._memory.add_members(replicas)
-        value = fact.value if fact.value == CREATED else None
         self._waiting.add(fact, What.ASSIGN, key=None, value=value)
-        if value is not None:
-            self._waiting.end_of_topic(fact.at_us)
-            self._memory.created()
+
+    def _begin_anew(self, at_us: int) -> None:
+        """What follows is of another topic of that name."""
+        self._waiting.end_of_topic(at_us)
+        self._memory.created()
+        self._skipped.clear()
 
     def _elect(self, fact: Fact, _: OfBroker) -> None:
         """Also written where a replica to be cut was not in the ISR: then nothing changed."""
@@ -265,7 +270,9 @@ class Weave:
         self._memory.assign(fact.at_us, fact.replicas or [])
 
     def _bump(self, fact: Fact, _: OfBroker) -> None:
-        self._waiting.add(fact, What.ELECT, src=SRC_INFERRED)
+        row = self._waiting.add(fact, What.ELECT, src=SRC_INFERRED)
+        if fact.zk_version is None:
+            self._waiting.fill_bump(row)  # of no version it is known what comes later
 
     def _live(self, fact: Fact, _: OfBroker) -> None:
         live = set(fact.replicas or ())
@@ -310,7 +317,7 @@ class Weave:
     def _produced(self, fact: Fact, broker: OfBroker) -> None:
         row = self._waiting.add(fact, What.APPEND, src=SRC_INFERRED)
         row.open_end = True
-        broker.open_ends.append(row)
+        broker.ends.append(row)
 
 
 def _give_up(broker: OfBroker) -> None:
