@@ -280,7 +280,8 @@ def _dir_copies(
 
 def _dir_waits(tally: Tally, moves: Mapping[PartitionReplica, str]) -> tuple[str, ...]:
     return tuple(
-        f"{replica} waits for its copy in {moves[replica]} ({decimal(copy.copied_bytes)} of {decimal(copy.full_bytes)})"
+        f"{replica.topic_partition} waits for the copy of broker {replica.replica} in {moves[replica]} "
+        f"({decimal(copy.copied_bytes)} of {decimal(copy.full_bytes)})"
         for replica, copy in sorted(tally.copies.items())
         if copy.full_bytes and not copy.is_over
     )

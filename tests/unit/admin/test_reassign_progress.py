@@ -12,7 +12,7 @@ from rich.console import Console
 from controller.admin.cluster.queries import PartitionInfo
 from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.reassignment.progress import DirCopy, Progress, Tally, waits
-from controller.admin.reassignment.progress_view import ProgressView, panel
+from controller.admin.reassignment.progress_view import ProgressView, describe, panel
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
@@ -77,6 +77,46 @@ def test_a_broker_that_does_not_answer_has_what_it_had(looks: list[tuple[dict[in
     assert [progress.bytes_done for progress in done] == [copied for _, copied in looks]
 
 
+#: when it was looked, and what the copy then had -> bytes/s at each look
+RATES = [
+    ([(5, 0)], [None]),
+    ([(5, 0), (5, 100), (6, 100), (7, 300)], [None, None, 100, 150]),
+    ([(0, 400), (2, 100), (4, 800)], [None, 0, 100]),
+    # A throttle lets much through at once, and then nothing: the last half minute counts.
+    ([(10 * n, 600 * (n // 2)) for n in range(8)], [None, 0, 30, 20, 40, 20, 40, 20]),
+    ([(10 * n, min(300, 100 * n)) for n in range(8)], [None, 10, 10, 10, 20 / 3, 10 / 3, 0, 0]),
+    ([(0, 0), (100, 1000), (101, 1000), (129, 1000), (130, 1000)], [None, 10, 1000 / 101, 1000 / 129, 0]),
+]
+
+
+@pytest.mark.parametrize(("looks", "rates"), RATES)
+def test_the_rate_is_that_of_the_last_half_minute(looks: list[tuple[float, int]], rates: list[float | None]) -> None:
+    tally = Tally(frozenset({FOO_0}))
+    seen = [
+        tally.see(at, {FOO_0: moving(3)}, {FOO_0: BrokerId(1)}, sizes(FOO_0, b1=10_000, b3=copied))
+        for at, copied in looks
+    ]
+    assert [progress.bytes_per_s for progress in seen] == pytest.approx(rates)
+    left = [None if not rate else (10_000 - copied) / rate for rate, (_, copied) in zip(rates, looks, strict=True)]
+    assert [progress.seconds_left for progress in seen] == pytest.approx(left)
+
+
+#: bytes done and in all, partitions done and in all -> percent
+PERCENTS = [
+    ((0, 0, 0, 0), 100), ((0, 0, 1, 3), 33), ((0, 0, 3, 3), 100), ((0, 10, 1, 1), 0), ((199, 200, 0, 1), 99),
+    ((300, 200, 0, 1), 100), ((1, 1000, 2, 3), 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("numbers", "percent"), PERCENTS)
+def test_percents_are_of_bytes_and_where_there_are_none_of_partitions(
+    numbers: tuple[int, int, int, int], percent: int
+) -> None:
+    done, total, partitions, every = numbers
+    progress = Progress(bytes_done=done, bytes_total=total, partitions_done=partitions, partitions_total=every)
+    assert (progress.percent, progress.is_done) == (percent, partitions == every)
+
+
 HALF = Progress(
     bytes_done=500, bytes_total=1000, partitions_done=1, partitions_total=11, bytes_per_s=0.0,
     waits_for=tuple(f"foo-{n} waits for broker 3 to begin" for n in range(10)),
@@ -96,6 +136,57 @@ def test_a_terminal_shows_a_bar_and_who_is_waited_for() -> None:
     assert "nothing is being copied; kwob why foo-0 tells why" in text
     done = Progress(bytes_done=1000, bytes_total=1000, partitions_done=2, partitions_total=2, bytes_per_s=10.0)
     assert "100%" in drawn(done) and "left" not in drawn(done)
+
+
+_WAITS = ("foo-0 waits for the controller", "foo-1 waits for broker 3 to begin")
+#: what differs from the half of 1000 bytes, 1 of 2 partitions -> the line in a pipe, the lines below a terminal's bar
+SHOWN: list[tuple[dict[str, Any], str, list[str]]] = [
+    ({}, "500 bytes of 1.0 kB, 1 of 2 partitions done", ["500 bytes of 1.0 kB", "1 of 2 partitions done"]),
+    (
+        {"bytes_per_s": 7.9, "waits_for": _WAITS[:1]},
+        "500 bytes of 1.0 kB, 7 bytes/s, 1 of 2 partitions done, about 1:03 left; foo-0 waits for the controller",
+        ["500 bytes of 1.0 kB  7 bytes/s, about 1:03 left", "1 of 2 partitions done", "  " + _WAITS[0]],
+    ),
+    (
+        {"bytes_per_s": 0.0, "waits_for": _WAITS},
+        "500 bytes of 1.0 kB, 0 bytes/s, 1 of 2 partitions done; foo-0 waits for the controller and 1 more",
+        [
+            "500 bytes of 1.0 kB  0 bytes/s",
+            "1 of 2 partitions done",
+            *("  " + line for line in _WAITS),
+            "nothing is being copied; kwob why foo-0 tells why",
+        ],
+    ),
+    (
+        {"bytes_done": 1000, "bytes_per_s": 0.0, "waits_for": _WAITS},
+        "1.0 kB of 1.0 kB, 0 bytes/s, 1 of 2 partitions done; foo-0 waits for the controller and 1 more",
+        ["1.0 kB of 1.0 kB  0 bytes/s", "1 of 2 partitions done", *("  " + line for line in _WAITS)],
+    ),
+    (
+        {"partitions_done": 2, "bytes_per_s": 100.0, "waits_for": _WAITS[1:]},
+        "500 bytes of 1.0 kB, 100 bytes/s, 2 of 2 partitions done",
+        ["500 bytes of 1.0 kB  100 bytes/s", "2 of 2 partitions done", "  " + _WAITS[1]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("differs", "line", "below"), SHOWN)
+def test_what_is_shown(differs: dict[str, Any], line: str, below: list[str]) -> None:
+    values: dict[str, Any] = {"bytes_done": 500, "bytes_total": 1000, "partitions_done": 1, "partitions_total": 2}
+    progress = Progress(**values | differs)
+    assert describe(progress) == line
+    assert [text.rstrip() for text in drawn(progress).splitlines()[1:]] == below
+
+
+def test_a_pipe_gets_a_line_for_each_few_percent_and_each_partition_that_is_done() -> None:
+    out = io.StringIO()
+    with ProgressView(out, "Moving") as view:
+        for done, partitions in ((0, 0), (40, 0), (49, 0), (50, 0), (99, 0), (99, 1), (120, 1), (1000, 2), (1000, 2)):
+            values = {"bytes_done": done, "bytes_total": 1000, "partitions_done": partitions, "partitions_total": 2}
+            view.update(Progress(**values, bytes_per_s=1.0))
+    assert [line.split("%")[0] for line in out.getvalue().splitlines()] == [
+        f"Moving {percent:>3}" for percent in (0, 5, 9, 12, 100)
+    ]
 
 
 class Terminal(io.StringIO):
@@ -179,7 +270,7 @@ def test_a_move_between_directories_is_followed_in_bytes(cluster: Any, tool: Any
     lines = [line for line in outcome.out.splitlines() if line.startswith("Reassigning")]
     assert [line.split("%")[0].split()[-1] for line in lines] == ["25", "50", "75", "100"]
     assert "250 bytes of 1.0 kB" in lines[0] and "0 of 1 partitions done" in lines[0]
-    assert "foo-0-1 waits for its copy in /other (250 bytes of 1.0 kB)" in lines[0]
+    assert "foo-0 waits for the copy of broker 1 in /other (250 bytes of 1.0 kB)" in lines[0]
     assert "1.0 kB of 1.0 kB" in lines[-1] and "1 of 1 partitions done" in lines[-1]
 
 
