@@ -40,6 +40,8 @@ class Row:
     columns: dict[str, Any]
     #: an append whose end is not known yet
     open_end: bool = False
+    #: a leadership of a topic that is gone: what is told from now on is not of it
+    is_over: bool = False
 
 
 @dataclass(slots=True)
@@ -118,9 +120,8 @@ class WaitingRows:
         """
         for row in self._waiting:
             if row.columns["ev"] == What.LEADER:
-                self.fill_leader(row, self.of[row.columns["broker"]])
-                if row.at_us < at_us - CLOCKS_DIFFER_US:
-                    self._fill_replicas(row)
+                fill = self._close if row.at_us < at_us - CLOCKS_DIFFER_US else self.fill_leader
+                fill(row, self.of[row.columns["broker"]])
             elif row.columns["ev"] == What.ELECT and row.columns["isr"] is None:
                 self.fill_bump(row)
         for broker in self.of.values():
@@ -131,8 +132,7 @@ class WaitingRows:
         broker = self.of[of]
         for row in self._waiting:
             if row.columns["broker"] == of and row.columns["ev"] == What.LEADER:
-                self.fill_leader(row, broker)
-                self._fill_replicas(row)
+                self._close(row, broker)
         broker.forget(before_us=at_us + 1)
         broker.gave_up = True
 
@@ -147,8 +147,7 @@ class WaitingRows:
                 columns["leo"] = max(broker.end, columns["offset"] or 0)
             case What.LEADER:
                 broker.end = broker.ends.popleft().columns["offset"]
-                self.fill_leader(row, broker)
-                self._fill_replicas(row)
+                self._close(row, broker)
             case What.FOLLOWER:
                 broker.end = broker.ends.popleft().columns["offset"]
             case What.ELECT if columns["isr"] is None:
@@ -167,6 +166,8 @@ class WaitingRows:
 
     def fill_leader(self, row: Row, broker: OfBroker) -> None:
         """What the line lacks: the replica set; up to 2.5 also the ISR, which the controller's line has."""
+        if row.is_over:
+            return
         columns = row.columns
         leader = broker.led.get(columns["epoch"])
         if leader is not None and columns["replicas"] is None:
@@ -179,7 +180,10 @@ class WaitingRows:
         if (began := self.memory.began(columns["epoch"])) is not None:
             columns.update(isr=self.memory.states[began].isr, zk_version=began, src=SRC_INFERRED)
 
-    def _fill_replicas(self, row: Row) -> None:
+    def _close(self, row: Row, broker: OfBroker) -> None:
+        """Nothing more will be told of this leadership."""
+        self.fill_leader(row, broker)
+        row.is_over = True
         if row.columns["replicas"] is None:
             also = (row.columns["broker"], *(row.columns["adding"] or ()))
             row.columns["replicas"] = self.memory.replicas_at(row.at_us, also)

@@ -44,6 +44,7 @@ LEADERSHIPS = [
     ("told once", [leads(3)], [(0, 1, 3)]),
     ("told twice", [leads(3), leads(3)], [(0, 1, 3)]),
     ("a newer epoch", [leads(3), leads(4), leads(4), leads(3)], [(0, 1, 3), (1, 1, 4), (3, 1, 3)]),
+    ("while it leads", [leads(3), Fact(1, 0, What.HW, "t", 0, hw=7), leads(3)], [(0, 1, 3)]),
     ("by two brokers", [leads(3), leads(3, 2), leads(3), leads(3, 2)], [(0, 1, 3), (1, 2, 3)]),
     ("after it followed", [leads(3), follows(3), leads(3)], [(0, 1, 3), (2, 1, 3)]),
     ("after it stopped", [leads(3), stops(3), leads(3), leads(3)], [(0, 1, 3), (2, 1, 3)]),

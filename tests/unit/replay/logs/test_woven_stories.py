@@ -8,72 +8,23 @@ import pytest
 
 from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.texts_of_controllers import CUT
-from broker_sim.replay.logs.waiting_rows import EMITTED
-from broker_sim.replay.logs.weave import Weave
+from tests.unit.replay.logs.made_facts import (
+    CONTROLLER,
+    Told,
+    asked,
+    follows,
+    guess,
+    leads,
+    of,
+    passing,
+    produced,
+    recorded,
+    row,
+    state,
+    updated,
+    woven,
+)
 
-Told = tuple[int, Fact]
-
-
-def of(broker: int, what: str, **columns: Any) -> Fact:
-    return Fact(broker, 0, what, "t", 0, file="server.log", **columns)
-
-
-def leads(epoch: int = 0, **columns: Any) -> Fact:
-    return of(1, What.LEADER, **{"offset": 0, "epoch": epoch} | columns)
-
-
-def follows(offset: int, epoch: int = 1) -> Fact:
-    return of(1, What.FOLLOWER, offset=offset, epoch=epoch)
-
-
-def state(version: int | None, epoch: int, *isr: int, leader: int = 1, **columns: Any) -> Fact:
-    return of(9, What.ELECT, replica=leader, epoch=epoch, isr=list(isr), zk_version=version, **columns)
-
-
-def passing(version: int, epoch: int, *isr: int) -> Fact:
-    """What a broker of a quorum says of a state that it skips."""
-    return state(version, epoch, *isr, replicas=[1, 2, 3], adding=[], removing=[], key=CUT)
-
-
-def updated(version: int, *isr: int) -> Fact:
-    return of(1, What.UPDATED, isr=list(isr), zk_version=version)
-
-
-def asked(replica: int, offset: int, err: int = 0, broker: int = 1) -> Fact:
-    """A fetch that a request tells of."""
-    return of(broker, What.FETCH, replica=replica, offset=offset, err=err, req_epoch=0, session=7, correlation=3)
-
-
-def recorded(replica: int, offset: int) -> Fact:
-    return of(1, What.FETCH, replica=replica, offset=offset, err=0)
-
-
-def produced(offset: int) -> Fact:
-    return of(1, What.PRODUCED, offset=offset, bytes=10)
-
-
-def woven(told: list[Told], **known: Any) -> list[dict[str, Any]]:
-    """What rows say, without where and in which order they stand."""
-    weave = Weave(**known)
-    for ms, fact in told:
-        weave.feed(fact._replace(at_us=ms * 1000))
-    weave.finish()
-    rows = [dict(zip(EMITTED, row, strict=True)) for row in weave.rows]
-    seqs = [(row["broker"], row["seq"]) for row in rows]
-    assert len(set(seqs)) == len(seqs) and seqs == sorted(seqs, key=lambda pair: pair[1] >> 12), "rows stand in order"
-    hidden = ("seq", "topic", "partition", "file")
-    return [{name: value for name, value in row.items() if value is not None and name not in hidden} for row in rows]
-
-
-def row(ts: int, ev: str, broker: int = 1, **columns: Any) -> dict[str, Any]:
-    return {"ts": ts, "ev": ev, "broker": broker, "src": "log", "role": "broker"} | columns
-
-
-def guess(ts: int, ev: str, broker: int = 1, **columns: Any) -> dict[str, Any]:
-    return row(ts, ev, broker, **{"src": "inferred"} | columns)
-
-
-CONTROLLER: dict[str, Any] = {"broker": 9, "role": "controller"}
 SHRINKS = of(1, What.SHRINKING, isr_old=[1, 2, 3], isr=[1], hw=4, leo=9, value="2:5:99 3::")
 #: Broker 1 leads in epoch 1 from version 3 on, and what its row says.
 L1 = leads(1, isr=[1, 2, 3], replicas=[1, 2, 3], zk_version=3)
@@ -111,8 +62,21 @@ STORIES: dict[str, tuple[list[Told], list[dict[str, Any]]]] = {
     ),
     "a shrink without an answer": ([(0, L1), (1000, SHRINKS)], [LED, *REFUSED_TWO]),
     "a shrink that is tried again": (
-        [(0, L1), (1000, SHRINKS), (1500, SHRINKS)],
-        [LED, *REFUSED_TWO, *(r | {"ts": 1500} for r in REFUSED_TWO)],
+        [(0, L1), (1000, SHRINKS), (1500, SHRINKS), (1520, updated(4, 1))],
+        [
+            LED,
+            *REFUSED_TWO,
+            *(r | {"ts": 1500, "err": 0, "src": "log", "zk_version": 4, "done": 1520} for r in REFUSED_TWO),
+        ],
+    ),
+    "an expansion that another one follows": (
+        [(n, of(1, What.SUBMITTED, replica=replica)) for n, replica in enumerate((2, 3))] + [(9, updated(4, 1, 3))],
+        [
+            row(0, "fetch", replica=2, leo=0, err=-1),
+            guess(0, "isr_expand", replica=2, err=95),
+            row(1, "fetch", replica=3, leo=0, err=-1),
+            row(1, "isr_expand", replica=3, err=0, isr=[1, 3], isr_old=[1], zk_version=4, done=9),
+        ],
     ),
     "a shrink that is answered after more than half a minute": (
         [(0, L1), (1000, SHRINKS), *((ms, of(1, What.HW, hw=1)) for ms in (20_000, 35_000)), (40_000, updated(4, 1))],
@@ -180,6 +144,14 @@ STORIES: dict[str, tuple[list[Told], list[dict[str, Any]]]] = {
     "its own write, which it sees in the log before the answer": (
         [(0, of(1, What.SHRINKING, isr_old=[1, 2], isr=[1])), (5, passing(4, 1, 1)), (20, updated(4, 1))],
         [row(0, "isr_shrink", replica=2, err=0, isr=[1], isr_old=[1, 2], zk_version=4, done=20)],
+    ),
+    "which was told before the answer came": (
+        [(0, passing(4, 1, 1)), (3000, of(1, What.HW, hw=1)), (5000, updated(4, 1))],
+        [
+            row(0, "elect", replica=1, epoch=1, isr=[1], zk_version=4, **CONTROLLER),
+            row(3000, "hw", hw=1),
+            guess(5000, "elect", role="controller", replica=1, err=0, isr=[1], zk_version=4, done=5000),
+        ],
     ),
     "whom the leader lets in, as another tells in passing": (
         [(0, state(3, 1, 1)), (5, passing(4, 1, 1, 2)), (9, updated(4, 1, 2))],
@@ -287,47 +259,6 @@ def test_who_is_missing_from_the_brokers_that_a_new_controller_sees_is_down() ->
         row(9, "broker_up", replica=3, **CONTROLLER),
         row(70, "broker_down", replica=2, **CONTROLLER),
     ]
-
-
-#: what is told besides the bare line of a leadership in epoch 1 at 2 s -> its replicas, ISR, and what else differs
-_OWN = of(1, What.LED, epoch=1, replica=1, isr=[1, 4], replicas=[1, 4], adding=[4], removing=[], zk_version=8)
-_ASKED: dict[str, Any] = {"replicas": [1, 4], "isr": [1, 4], "adding": [4], "removing": [], "zk_version": 8}
-_ELECTED: dict[str, Any] = {"replicas": [1, 4], "isr": [1, 4], "zk_version": 8, "src": "inferred"}
-INHERITED: dict[str, tuple[list[Told], dict[str, Any]]] = {
-    "nothing": ([], {"replicas": [1]}),
-    "its request": ([(1999, _OWN)], _ASKED | {"ts": 1999}),
-    "its request, which is written later": ([(2300, _OWN)], _ASKED),
-    "a request of another epoch": ([(1999, _OWN._replace(epoch=2))], {"replicas": [1]}),
-    "a request to another broker": ([(1999, _OWN._replace(broker=2))], {"replicas": [1]}),
-    "a request of no epoch": ([(1999, _OWN._replace(epoch=None))], {"replicas": [1]}),
-    "its election": ([(1990, state(8, 1, 1, 4))], _ELECTED),
-    "its election, by a clock that is late": ([(2700, state(8, 1, 1, 4))], _ELECTED),
-    "its election, not what it wrote itself": (
-        [(2300, state(8, 1, 1)), (2500, updated(9, 1, 4))],
-        _ELECTED | {"isr": [1]},
-    ),
-    "another election": ([(1990, state(8, 2, 1, 4))], {"replicas": [1, 4]}),
-    "its assignment": ([(1000, of(9, What.ASSIGN, replicas=[1, 5, 4]))], {"replicas": [1, 5, 4]}),
-    "the last assignment": (
-        [(1000, of(9, What.ASSIGN, replicas=[1, 5])), (2900, of(9, What.SENT, replicas=[1, 6]))], {"replicas": [1, 6]},
-    ),
-    "an assignment that comes later": ([(3100, of(9, What.ASSIGN, replicas=[1, 5]))], {"replicas": [1, 5]}),
-    "an assignment that comes later than another": (
-        [(1000, of(9, What.ASSIGN, replicas=[1, 5])), (3100, of(9, What.SENT, replicas=[1, 6]))], {"replicas": [1, 5]},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("besides", "differs"), INHERITED.values(), ids=INHERITED)
-def test_what_the_line_of_a_leadership_lacks_is_told_by_others(besides: list[Told], differs: dict[str, Any]) -> None:
-    told = sorted([(2000, leads(1)), *besides], key=lambda pair: pair[0])
-    (found,) = [r for r in woven(told) if r["ev"] == "leader"]
-    assert found == row(2000, "leader", epoch=1, offset=0) | differs
-
-
-def test_the_replicas_of_a_leadership_are_all_that_ever_were_and_those_that_come() -> None:
-    told = [(0, state(1, 0, 2, 3)), (2000, leads(1, isr=[1], adding=[7], removing=[]))]
-    assert woven(told)[-1]["replicas"] == [1, 2, 3, 7]
 
 
 #: what broker 1 is told of within 2 s -> where the logs end, at each append and fetch
