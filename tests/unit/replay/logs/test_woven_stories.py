@@ -83,6 +83,10 @@ STORIES: dict[str, tuple[list[Told], list[dict[str, Any]]]] = {
         [LED, *REFUSED_TWO, row(20_000, "hw", hw=1), row(35_000, "hw", hw=1), *shrunk(40_000)],
     ),
     "a shrink whose attempt stands in no file": ([(0, L1), (1020, updated(4, 1))], [LED, *shrunk(1020)]),
+    "an expansion, where the versions between stand in no file": (
+        [(0, L1), (1020, updated(4, 1)), (1500, updated(9, 1, 2))],
+        [LED, *shrunk(1020), row(1500, "isr_expand", done=1500, **LET_IN | {"zk_version": 9})],
+    ),
     "a shrink of an old Kafka, which names nobody": (
         [(0, L1), (1000, of(1, What.SHRINKING, isr_old=[1, 2, 3], isr=[1, 2])), (1020, updated(4, 1, 2))],
         [
