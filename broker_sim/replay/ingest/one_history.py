@@ -110,6 +110,8 @@ class OneHistory:
     rows: list[Row] = field(default_factory=list)
     notes: list[Judged] = field(default_factory=list)
     _metadata: list[Row] = field(default_factory=list)
+    #: rows of the metadata log that attempts came before, by their place, with what the last of these tells
+    _tried: dict[int, Row] = field(default_factory=dict)
     _lives: list[_Life] = field(default_factory=list)
     #: rows of a change that does not name its version, until the row comes that does
     _unversioned: list[Row] = field(default_factory=list)
@@ -195,10 +197,10 @@ class OneHistory:
     def _is_granted_later(self, row: Row) -> bool:
         """Whether an attempt that was refused, or of which no answer was seen, was written in the end: a leader asks
         again and again until there is a controller, and says so once."""
-        for own in self._metadata:
+        for place, own in enumerate(self._metadata):
             same = all(own[name] == row[name] for name in ("ev", "broker", "epoch", "replica"))
             if same and set(own["isr"]) == set(row["isr"] or ()) and own["ts"] >= row["ts"] - CLOCKS_DIFFER_MS:
-                _take_from(own, row)
+                self._tried[place] = row  # the line of the write itself counts more
                 return True
         return False
 
@@ -218,8 +220,10 @@ class OneHistory:
 
     def finish(self) -> None:
         """The group is over: what the metadata log tells goes out, filled."""
+        for place, attempt in self._tried.items():
+            _take_from(self._metadata[place], attempt)
         self.rows.extend(self._metadata)
-        self._metadata = []
+        self._metadata, self._tried = [], {}
 
 
 def _is_same(row: Row, version: _Version) -> bool:

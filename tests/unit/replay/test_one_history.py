@@ -104,6 +104,20 @@ def test_an_attempt_that_was_refused_first_tells_how_far_the_replica_was_when_it
     assert sorted(row["cu"] for row in one.rows if row["ev"] == "isr_shrink") == [15_000, 15_000]
 
 
+#: attempts, second by second, that were refused, as when the replica came back by itself -> of which it takes
+TRIED = [([9_500], False, 9_400), ([9_500, 12_000], False, 11_900), ([9_500, 12_000], True, 15_000)]
+
+
+@pytest.mark.parametrize(("attempts", "is_told", "caught_up"), TRIED)
+def test_of_several_attempts_the_last_counts_and_more_than_all_the_line_of_the_write(
+    attempts: list[int], is_told: bool, caught_up: int
+) -> None:
+    one = history()
+    tried = [SHRINK | {"ts": ts, "cu": ts - 100, "err": 95, "zk_version": None} for ts in attempts]
+    assert notes(one, *tried, *[SHRINK] * is_told) == [Note.REFUSED] * len(tried) + [Note.AGREES] * is_told
+    assert [row["cu"] for row in one.rows if row["ev"] == "isr_shrink" and row["err"] == 0] == [caught_up]
+
+
 @pytest.mark.parametrize(
     ("row", "note"),
     [
