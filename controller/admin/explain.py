@@ -35,6 +35,8 @@ from controller.world.help_text import help_end
 _GROUP_PARTITIONS: Final = 50
 _GROUP: Final = 0
 _RECORDS_MAX: Final = 10_000
+#: More than any topic has.
+_PARTITIONS_MAX: Final = 1_000_000
 
 
 def parser() -> argparse.ArgumentParser:
@@ -131,8 +133,10 @@ def _print_partitions(machine: Machine, answer: dict[str, Any]) -> None:
             table.add_column(title, justify="left" if title in ("key", "") else "right")
         for row in answer["keys"]:
             note = "" if row["available"] else "has no leader: the producer waits, it takes no other partition"
-            numbers = (row["murmur2"], row["masked"], row["partition"], row["librdkafka"])
-            table.add_row(row["key"], *map(str, numbers), note)
+            librdkafka = "any" if row["librdkafka"] is None else str(row["librdkafka"])
+            table.add_row(
+                row["key"], *(str(row[name]) for name in ("murmur2", "masked", "partition")), librdkafka, note
+            )
         parts.append(table)
         parts.append(
             Text("Java, kafka-python, aiokafka: murmur2. librdkafka: crc32, unless partitioner=murmur2_random")
@@ -160,8 +164,8 @@ async def _partitions(options: argparse.Namespace, machine: Machine) -> tuple[in
     if not all(whole(word) is not None for word in words):
         raise ToolFailure(f"--unavailable {options.unavailable}: expected partition numbers, such as 0,3")
     if options.bootstrap_server is None:
-        if options.partitions is None or options.partitions < 1:
-            raise ToolFailure("give --partitions N, at least 1, or --bootstrap-server with --topic")
+        if options.partitions is None or not 1 <= options.partitions <= _PARTITIONS_MAX:
+            raise ToolFailure(f"give --partitions N, 1 to {_PARTITIONS_MAX}, or --bootstrap-server with --topic")
         return options.partitions, unavailable
     if options.topic is None:
         raise ToolFailure("--bootstrap-server needs --topic")

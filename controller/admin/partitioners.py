@@ -37,9 +37,12 @@ def keyed(key: bytes, partitions: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
-def keyed_by_crc32(key: bytes, partitions: int) -> int:
-    """Where librdkafka puts a key unless told `partitioner=murmur2_random`: CRC-32, that of zip, over all of them."""
-    return zlib.crc32(key) % partitions
+def keyed_by_crc32(key: bytes, partitions: int) -> int | None:
+    """Where librdkafka puts a key unless told `partitioner=murmur2_random`: CRC-32, that of zip, over all of them.
+
+    None: an empty key goes anywhere, as no key does.
+    """
+    return zlib.crc32(key) % partitions if key else None
 
 
 def round_robin(available: Sequence[int], start: int, records: int) -> list[int]:

@@ -199,6 +199,8 @@ def _keyed(given: Sequence[str], flag: str, members: Sequence[str]) -> dict[str,
         name, _, value = text.partition("=")
         if name not in members or not value:
             raise ToolFailure(f"{flag} {text}: expected MEMBER=..., the members are {','.join(members)}")
+        if name in values:
+            raise ToolFailure(f"{flag} {text}: {name} twice; name all in one, with commas")
         values[name] = value
     return values
 

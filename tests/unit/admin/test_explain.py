@@ -134,7 +134,19 @@ REFUSED = [
     ("leaves without being there", "assignors --topic t=1 --members A --leave B", "there is no such member"),
     ("joins again", "assignors --topic t=1 --members A --join A", "it is a member already"),
     ("nobody left", "assignors --topic t=1 --members A --leave A", "nobody would be left"),
-    ("no partitions", "partitioner --key a", "give --partitions N, at least 1"),
+    ("topics of a member twice", "assignors --topic t=1 --topic u=1 --members A --subscribe A=t --subscribe A=u",
+     "--subscribe A=u: A twice"),
+    ("what it owns twice", "assignors --topic t=9 --members A --owned A=t:0 --owned A=t:1", "--owned A=t:1: A twice"),
+    ("of whom", "assignors --topic t=9 --members A --join B --owned B=t:0", "expected MEMBER=..., the members are A"),
+    ("owned by nobody", "assignors --topic t=9 --members A --owned A=", "expected MEMBER=..."),
+    ("owned backwards", "assignors --topic t=9 --members A --owned A=t:3-1", "t has partitions 0 to 8"),
+    ("owned without an end", "assignors --topic t=9 --members A --owned A=t:3-", "'t:3-' is not TOPIC:N or TOPIC:N-M"),
+    ("no partitions", "partitioner --key a", "give --partitions N, 1 to 1000000"),
+    ("zero partitions", "partitioner --partitions 0", "give --partitions N, 1 to 1000000"),
+    ("partitions without an end", "partitioner --partitions 2000000000", "give --partitions N, 1 to 1000000"),
+    ("too many records", "partitioner --partitions 1 --records 10001", "--records must be 0 to 10000"),
+    ("fewer records than none", "partitioner --partitions 1 --records -1", "--records must be 0 to 10000"),
+    ("batches of nothing", "partitioner --partitions 1 --per-batch 0", "--per-batch at least 1"),
     ("no topic", "partitioner --bootstrap-server h:1", "--bootstrap-server needs --topic"),
     ("not a partition", "partitioner --partitions 3 --unavailable x", "expected partition numbers"),
     ("no group partitions", "coordinator --group g --offsets-partitions 0", "must be at least 1"),
@@ -185,6 +197,9 @@ def test_which_partition() -> None:
     _, out, _ = told("partitioner", "--partitions", "10", "--key", "21", "--key", "foobar", "--unavailable", "6")
     assert "21      -973932308    1173551340       0                   2\n" in out
     assert "has no leader: the producer waits" in out
+    empty = ("partitioner", "--partitions", "10", "--key", "")
+    assert "275646681     275646681       1                 any\n" in told(*empty)[1], "librdkafka puts it anywhere"
+    assert json.loads(told(*empty, "--json")[1])["keys"][0]["librdkafka"] is None
     _, out, _ = told("partitioner", "--partitions", "2", "--unavailable", "0,1")
     assert out == "without a key: no partition has a leader; the producer waits\n"
 
