@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from controller.admin.cluster.client import AdminClient
 from controller.admin.commands import reassign_partitions as reassign
@@ -51,6 +54,21 @@ def test_a_running_one_is_followed_from_the_list(cluster: Any, tool: Any) -> Non
     assert "foo-0 waits for broker 2 (250 bytes of 1.0 kB)\n" in outcome.out
     assert outcome.out.endswith("Reassignment done. Run --verify to remove throttles.\n")
     assert tool(reassign, cluster, ["--list", "--progress"]).out == "No partition reassignments found.\n"
+
+
+def test_a_running_one_is_listed_and_followed_for_machines(cluster: Any, tool: Any) -> None:
+    listed, *looks = map(json.loads, follow(cluster, tool, "--list", "--progress", "--json").out.splitlines())
+    move = {"topic": "foo", "partition": 0, "replicas": [0, 1, 2], "adding_replicas": [2], "removing_replicas": [1]}
+    assert listed == {"reassignments": [move]}
+    common = {"bytes_total": 1000, "partitions_total": 1}
+    assert [{**look, "bytes_per_s": None} for look in looks] == [
+        {"bytes_done": done, "bytes_per_s": None, "partitions_done": is_done, "waits_for": waits_for} | common
+        for done, is_done, waits_for in (
+            *((n, 0, [f"foo-0 waits for broker 2 ({n} bytes of 1.0 kB)"]) for n in (250, 500, 750, 750)),
+            (1000, 1, []),
+        )
+    ]
+    assert [look["bytes_per_s"] for look in looks[:2]] == [None, pytest.approx(500, rel=0.1)]
 
 
 def test_verify_follows_to_the_end_and_then_removes_the_throttles(cluster: Any, tool: Any, tmp_path: Any) -> None:

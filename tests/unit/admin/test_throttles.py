@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from controller.admin.reassignment.throttles import (
+    brokers_20,
     follower_throttles,
     leader_throttles,
+    lists_20,
     log_dir_brokers,
     move_map,
+    move_map_26,
     throttled_brokers,
     topic_configs,
 )
-from controller.wire.types import PartitionReplica, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, PartitionReplica, ReplicaAssignment, TopicPartition
 
 
 def _foo(lists: dict[int, tuple[int, ...]]) -> dict[TopicPartition, tuple[int, ...]]:
@@ -97,3 +101,17 @@ def test_t6_a_proposal_on_top_of_running_reassignments() -> None:
 def test_log_dir_rates_go_to_brokers_with_a_directory() -> None:
     foo = TopicPartition("foo", 0)
     assert log_dir_brokers([PartitionReplica(foo, 2), PartitionReplica(foo, 1), PartitionReplica(foo, 2)]) == [1, 2]
+
+
+@pytest.mark.parametrize("map_of", [move_map, move_map_26])
+def test_what_is_throttled_stands_in_order_however_it_is_given(map_of: Callable[..., Any]) -> None:
+    foo, bar = (TopicPartition(topic, 1) for topic in ("foo", "bar"))
+    running = {TopicPartition("zoo", 0): _running((1000, 3, 64), (64,), (3,))}
+    proposed, current = {foo: (1000, 17), bar: (64, 8)}, {foo: (1000, 8), bar: (17, 8)}
+    moves = map_of(running, proposed, current)
+    assert list(moves) == [bar, foo, *running]
+    assert list(topic_configs(moves)) == list(leader_throttles(moves)) == ["bar", "foo", "zoo"]
+    assert throttled_brokers(moves) == [3, 8, 17, 64, 1000]
+    assert log_dir_brokers(PartitionReplica(foo, BrokerId(broker)) for broker in (1000, 17, 64)) == [17, 64, 1000]
+    assert list(lists_20(proposed, current)) == ["bar", "foo"]
+    assert brokers_20(proposed, current) == [8, 17, 64, 1000]
