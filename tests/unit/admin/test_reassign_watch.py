@@ -60,7 +60,7 @@ def test_a_running_one_is_listed_and_followed_for_machines(cluster: Any, tool: A
     listed, *looks = map(json.loads, follow(cluster, tool, "--list", "--progress", "--json").out.splitlines())
     move = {"topic": "foo", "partition": 0, "replicas": [0, 1, 2], "adding_replicas": [2], "removing_replicas": [1]}
     assert listed == {"reassignments": [move]}
-    common = {"bytes_total": 1000, "partitions_total": 1}
+    common: dict[str, Any] = {"bytes_total": 1000, "partitions_total": 1}
     assert [{**look, "bytes_per_s": None} for look in looks] == [
         {"bytes_done": done, "bytes_per_s": None, "partitions_done": is_done, "waits_for": waits_for} | common
         for done, is_done, waits_for in (
