@@ -148,6 +148,8 @@ def test_generate_by_the_minimal_strategy(cluster: Any, tool: Any, tmp_path: Pat
     after = {(r["topic"], r["partition"]): r["replicas"] for r in told["proposed"]["partitions"]}
     changed = {p: set(after[p]) - set(before[p]) for p in before if set(after[p]) != set(before[p])}
     assert 1 <= len(changed) <= 3 and set(map(frozenset, changed.values())) == {frozenset({3})}
+    kafka, plain = (json.loads(tool(reassign, cluster, [*words, *more]).out) for more in (["--strategy", "kafka"], []))
+    assert plain == kafka != told, "unless asked for, the placement is Kafka's own"
     refused = tool(reassign, cluster, [*words[:-1], "--strategy", "best"])
     assert refused.err.startswith("--strategy best: must be one of kafka, minimal\n")
 

@@ -135,6 +135,8 @@ def test_a_terminal_shows_a_bar_and_who_is_waited_for() -> None:
     assert "nothing is being copied; kwob why foo-0 tells why" in text
     done = Progress(bytes_done=1000, bytes_total=1000, partitions_done=2, partitions_total=2, bytes_per_s=10.0)
     assert "100%" in drawn(done) and "left" not in drawn(done)
+    assert "more" not in drawn(replace(HALF, waits_for=HALF.waits_for[:8]))
+    assert "why" not in drawn(replace(HALF, waits_for=()))
 
 
 _WAITS = ("foo-0 waits for the controller", "foo-1 waits for broker 3 to begin")
@@ -201,11 +203,13 @@ def test_the_same_view_on_a_terminal_and_through_a_pipe() -> None:
 
 
 def test_a_pipe_gets_a_line_after_a_standstill() -> None:
+    """Ten seconds without a byte."""
     out = io.StringIO()
     with ProgressView(out) as view:
-        for _ in range(30):
-            view.update(HALF)
-    assert len(out.getvalue().splitlines()) == 2
+        for rate, looks, lines in ((0.0, 19, 1), (5.0, 1, 1), (0.0, 19, 1), (0.0, 1, 2), (0.0, 50, 2)):
+            for _ in range(looks):
+                view.update(replace(HALF, bytes_per_s=rate))
+            assert len(out.getvalue().splitlines()) == lines
 
 
 def test_a_move_whose_broker_is_silent_is_not_done() -> None:
