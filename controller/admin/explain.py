@@ -251,7 +251,9 @@ def _print_groups(machine: Machine, groups: Sequence[dict[str, Any]]) -> None:
         broker = row.get("coordinator") if row.get("coordinator") is not None else row.get("leader")
         note = row.get("note") or ("" if "leader" in row else "the broker that leads this partition")
         if row.get("coordinator") != row.get("leader"):
-            note = f"the partition is led by {row['leader']}, but the cluster names {row['coordinator']}: it is moving"
+            leads = "has no leader" if row["leader"] is None else f"is led by {row['leader']}"
+            names = "nobody yet" if row["coordinator"] is None else f"{row['coordinator']}: it is moving"
+            note = f"the partition {leads}, but the cluster names {names}"
         table.add_row(row["group"], str(row["java_hash"]), how, "-" if broker is None else f"broker {broker}", note)
     show(machine.out, [table])
 

@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -216,17 +217,65 @@ def test_which_partition_keeps_a_group(group: str, partition: int) -> None:
     assert json.loads(out)["groups"][0]["partition"] == partition
 
 
-def test_the_coordinator_in_a_cluster(cluster: Any, tool: Any) -> None:
+def asked(subject: str, *words: str) -> Any:
     async def main(argv: Any, machine: Machine) -> int:
-        return await explain(["coordinator", *argv], machine)
+        return await explain([subject, *words, *argv], machine)
 
-    outcome = tool(main, cluster, ["--group", "g"])
-    assert "__consumer_offsets does not exist; the first group creates it\n" in outcome.out
+    return main
+
+
+#: the leader of partition 0 of two; code and node that the cluster names -> what stands in the row of a group of it
+COORDINATORS = [
+    (1, (0, 1), {"leader": 1, "coordinator": 1}, "broker 1\n"),
+    (0, (0, 1), {"leader": 0, "coordinator": 1},
+     "broker 1     the partition is led by 0, but the cluster names 1: it is moving\n"),
+    (-1, (15, -1), {"leader": None, "coordinator": None}, "-\n"),
+    (1, (15, -1), {"leader": 1, "coordinator": None},
+     "broker 1     the partition is led by 1, but the cluster names nobody yet\n"),
+    (-1, (0, 1), {"leader": None, "coordinator": 1},
+     "broker 1     the partition has no leader, but the cluster names 1: it is moving\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("leader", "named", "row", "text"), COORDINATORS)
+def test_the_coordinator_in_a_cluster(
+    cluster: Any, tool: Any, leader: int, named: tuple[int, int], row: dict[str, Any], text: str
+) -> None:
     cluster.topic("__consumer_offsets", (0,), (1,))
-    outcome = tool(main, cluster, ["--group", "b"])
-    assert "the partition is led by 0, but the cluster names 1: it is moving\n" in outcome.out
-    assert "broker 1\n" in tool(main, cluster, ["--group", "a"]).out
-    assert cluster.topics.keys() == {"__consumer_offsets"}
+    cluster.topics["__consumer_offsets"][0].leader = leader
+    code, node = named
+    cluster.answers[ApiKey.FIND_COORDINATOR] = lambda *_: {
+        "error_code": code, "node_id": node, "host": "h", "port": 1,
+    }  # fmt: skip
+    main = asked("coordinator", "--group", "b")
+    outcome = tool(main, cluster, [])
+    assert outcome.out.splitlines(keepends=True)[1] == "b      98         abs(98) mod 2 = 0                " + text
+    common = {"group": "b", "java_hash": 98, "partitions": 2, "partition": 0, "note": ""}
+    assert json.loads(tool(main, cluster, ["--json"]).out) == {"groups": [common | row]}
+
+
+def test_a_cluster_that_keeps_no_groups_yet_creates_nothing_and_one_that_refuses_is_told_of(
+    cluster: Any, tool: Any
+) -> None:
+    main = asked("coordinator", "--group", "g", "--offsets-partitions", "7")
+    cells = re.split(" {2,}", tool(main, cluster, []).out.splitlines()[1])
+    assert cells[:4] == ["g", "103", "abs(103) mod 7 = 5", "-"]
+    assert cells[4:] == ["__consumer_offsets does not exist; the first group creates it"]
+    assert cluster.topics == {}
+    cluster.topics["__consumer_offsets"] = {}
+    assert "__consumer_offsets has no partitions yet; try again\n" in tool(main, cluster, []).err
+    cluster.topic("__consumer_offsets", (0,))
+    cluster.answers[ApiKey.FIND_COORDINATOR] = lambda *_: {"error_code": 30, "node_id": -1, "host": "", "port": -1}
+    outcome = tool(main, cluster, [])
+    assert (outcome.code, outcome.out) == (1, "") and outcome.err.startswith("kwob explain coordinator: ")
+
+
+def test_partitions_of_a_topic_that_is_not_there_or_is_being_made(cluster: Any, tool: Any) -> None:
+    main = asked("partitioner", "--topic", "t")
+    outcome = tool(main, cluster, [])
+    assert (outcome.code, outcome.err.count("\n")) == (1, 1) and "kwob explain partitioner: " in outcome.err
+    cluster.topics["t"] = {}
+    assert tool(main, cluster, []).err == "kwob explain partitioner: t has no partitions yet; try again\n"
 
 
 def test_partitions_and_layouts_of_a_cluster(cluster: Any, tool: Any) -> None:
