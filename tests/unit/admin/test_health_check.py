@@ -68,3 +68,33 @@ def test_an_address_that_is_none_is_refused(
         check(tool, cluster, address, "--id", "1")
     assert end.value.code == 2
     assert "is not host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["b1:1", "b1:65535", "[::1]:9092", "::1:9092"])
+def test_ports_to_the_last_are_taken(cluster: Any, tool: Any, address: str) -> None:
+    assert check(tool, cluster, address, "--id", "1").code == 1
+
+
+#: how this container is called -> its id
+NAMES = [("kwob-broker-3", 3), ("broker12", 12), ("a7-b", None), (None, None)]
+
+
+@pytest.mark.parametrize(("name", "node_id"), NAMES)
+def test_an_id_by_name_is_the_number_at_its_end(
+    cluster: Any,
+    tool: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str | None,
+    node_id: int | None,
+) -> None:
+    monkeypatch.setattr("controller.admin.health.own_name", lambda: name)
+    cluster.answers[ApiKey.METADATA] = lambda *_: {"brokers": [], "controller_id": -1, "topics": []}
+    try:
+        said = check(tool, cluster, "b1:9092", "--id", "by-name").err
+    except SystemExit as end:
+        said = f"{end.code} {capsys.readouterr().err}"
+    if node_id is None:
+        assert said.startswith("2 ") and "no name server knows this machine by a name that ends in a number" in said
+    else:
+        assert f"it does not list {node_id} among" in said

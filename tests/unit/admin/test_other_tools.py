@@ -176,6 +176,29 @@ def test_log_dirs_json(cluster: Any, tool: Any) -> None:
     )
 
 
+def test_log_dirs_of_all_brokers_stand_in_order_with_those_that_failed(cluster: Any, tool: Any) -> None:
+    cluster.brokers = dict.fromkeys((1000, 17, 64))
+    cluster.controller = 17
+    failed = {"results": [{"log_dir": "/b", "error_code": 56, "topics": []}, {"log_dir": "/a", "topics": []}]}
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: failed if broker == 64 else None
+    dirs = {
+        17: [{"partitions": [], "error": None, "logDir": "/data"}],
+        64: [
+            {"partitions": [], "error": None, "logDir": "/a"},
+            {"partitions": [], "error": "org.apache.kafka.common.errors.KafkaStorageException", "logDir": "/b"},
+        ],
+        1000: [{"partitions": [], "error": None, "logDir": "/data"}],
+    }
+    expected = {"brokers": [{"broker": broker, "logDirs": of} for broker, of in dirs.items()], "version": 1}
+    outcome = tool(log_dirs, cluster, ["--describe", "--json"], bootstrap="b17:9092")
+    assert json.loads(outcome.out) == expected
+    text = tool(log_dirs, cluster, ["--describe"], bootstrap="b17:9092").out
+    assert "Received log directory information from brokers 17,64,1000\n" in text
+    unknown = tool(log_dirs, cluster, ["--describe", "--broker-list", "9,100,8"], bootstrap="b17:9092")
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "from --broker-list: 8,9,100. Current existent brokers: 17,64,1000" in unknown.err
+
+
 def test_a_broker_without_a_log_dir_refused_the_question(cluster: Any, tool: Any) -> None:
     cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: {"results": []}
     outcome = tool(log_dirs, cluster, ["--describe"])
