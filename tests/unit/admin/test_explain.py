@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import io
 import itertools
 import json
 import random
@@ -13,36 +11,13 @@ from typing import Any
 
 import pytest
 
-from controller.admin.assignors.rebalance import ASSIGNORS
 from controller.admin.commands import topics
 from controller.admin.explain import main_async as explain
 from controller.admin.layout.command import OF_KRAFT
 from controller.admin.partitioners import keyed, keyed_by_crc32, murmur2, round_robin, sticky
 from controller.admin.toolkit.machine import Machine
 from controller.wire.protocol import ApiKey
-from controller.world.ports import Network
-
-
-class NoNetwork:
-    """What needs no cluster connects to none."""
-
-    async def connect(self, host: str, port: int) -> Any:
-        raise AssertionError("connected")
-
-    listen = connect
-
-
-class Epoch:
-    def now_ms(self) -> int:
-        return 0
-
-
-def told(*argv: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    network: Network = NoNetwork()  # type: ignore[assignment]
-    machine = Machine(network=network, clock=Epoch(), chance=random.Random(5), out=out, err=err)
-    return asyncio.run(explain(argv, machine)), out.getvalue(), err.getvalue()
-
+from tests.unit.admin.explained import said
 
 MURMUR2 = [
     ("21", -973932308, 1173551340), ("foobar", -790332482, 1357151166),
@@ -77,7 +52,7 @@ def test_records_without_a_key() -> None:
 
 
 def test_a_layout_from_flags() -> None:
-    code, out, _ = told(
+    code, out, _ = said(
         "layout", "--partitions", "4", "--replication-factor", "2", "--brokers", "0:a,1:b,2:a", "--start-index", "0"
     )  # fmt: skip
     assert code == 0
@@ -91,7 +66,7 @@ def test_a_layout_from_flags() -> None:
 
 
 def test_the_naive_scheme_from_flags() -> None:
-    code, out, _ = told(
+    code, out, _ = said(
         "layout", "--partitions", "7", "--replication-factor", "3", "--brokers", "0,1,2,3,4", "--scheme", "naive",
         "--json",
     )  # fmt: skip
@@ -102,7 +77,7 @@ def test_the_naive_scheme_from_flags() -> None:
 
 
 def test_a_drawn_start_is_told_in_json() -> None:
-    _, out, _ = told("layout", "--partitions", "9", "--replication-factor", "2", "--brokers", "7,3,5", "--json")
+    _, out, _ = said("layout", "--partitions", "9", "--replication-factor", "2", "--brokers", "7,3,5", "--json")
     value = json.loads(out)
     assert value["broker_list"] == [3, 5, 7]
     assert value["runs"][0]["start_index"] in (0, 1, 2)
@@ -111,7 +86,7 @@ def test_a_drawn_start_is_told_in_json() -> None:
 def test_pictures_in_files(tmp_path: Path) -> None:
     for name, mark in (("layout.html", "<html"), ("layout.svg", "<svg")):
         argv = ("layout", "--partitions", "3", "--replication-factor", "1", "--brokers", "1,2,3")
-        assert told(*argv, "--picture", str(tmp_path / name))[0] == 0
+        assert said(*argv, "--picture", str(tmp_path / name))[0] == 0
         assert mark in (tmp_path / name).read_text().lower()
 
 
@@ -127,6 +102,11 @@ REFUSED = [
     ("another kind of picture", "layout --partitions 1 --replication-factor 1 --brokers 1 --picture a.png",
      "the name must end in .html or .svg"),
     ("a topic without a number", "assignors --topic t --members A", "expected NAME=PARTITIONS"),
+    ("a number without a topic", "assignors --topic =3 --members A", "expected NAME=PARTITIONS"),
+    ("a topic twice", "assignors --topic t=3 --topic t=4 --members A", "each topic once"),
+    ("one partition too many", "assignors --topic t=60000 --topic u=40001 --members A", "100001 partitions in all"),
+    ("of another topic", "assignors --topic t=1 --members A --owned A=u:0", "'u:0' is not TOPIC:N or TOPIC:N-M"),
+    ("from nowhere", "assignors --topic t=1 --members A --owned A=t:-1", "'t:-1' is not TOPIC:N or TOPIC:N-M"),
     ("too many partitions", "assignors --topic t=999999999 --members A", "at most 100000"),
     ("nobody", "assignors --topic t=1 --members ,", "name at least one"),
     ("twice", "assignors --topic t=1 --members A,A", "A twice"),
@@ -156,52 +136,21 @@ REFUSED = [
 
 @pytest.mark.parametrize(("argv", "message"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_refusals(argv: str, message: str) -> None:
-    code, out, err = told(*argv.split())
+    code, out, err = said(*argv.split())
     assert (code, out) == (1, "")
     assert message in err and err.startswith("kwob explain ") and err.count("\n") == 1
-    code, out, _ = told(*argv.split(), "--json")
+    code, out, _ = said(*argv.split(), "--json")
     assert code == 1 and message in json.loads(out)["error"]
 
 
-@pytest.mark.feature("004-14")
-def test_a_join_takes_two_rounds_when_nobody_stops() -> None:
-    _, out, _ = told(
-        "assignors", "--topic", "t=10", "--members", "A,B,C", "--assignor", "cooperative-sticky", "--join", "D",
-        "--json",
-    )  # fmt: skip
-    rounds = json.loads(out)["cooperative-sticky"]["after"]
-    assert [r["generation"] for r in rounds] == [2, 3]
-    assert rounds[0]["withheld"] == ["t-8", "t-9"]
-    assert rounds[0]["members"]["D"]["partitions"] == []
-    assert rounds[1]["members"]["D"]["gained"] == ["t-8", "t-9"]
-    assert rounds[0]["paused"] == []
-
-
-@pytest.mark.feature("004-14")
-def test_a_leave_in_words() -> None:
-    _, out, _ = told("assignors", "--topic", "t=10", "--members", "A,B,C", "--leave", "C", "--assignor", "range")
-    assert out.endswith(
-        "1 partition taken from a member that stays, in 1 rebalance; every member stops all its partitions meanwhile "
-        "(A, B)\n"
-    )
-    assert "B             t:5-9            5  t:7-9   t:4\n" in out
-
-
-def test_all_four_assignors_side_by_side() -> None:
-    _, out, _ = told("assignors", "--topic", "t=4", "--members", "A,B", "--subscribe", "B=t", "--owned", "A=t:0-3")
-    assert [line for line in out.splitlines() if line.split(" ")[0] in ASSIGNORS] == [
-        "range (what Java consumers use unless told otherwise)", "roundrobin", "sticky", "cooperative-sticky"
-    ]  # fmt: skip
-
-
 def test_which_partition() -> None:
-    _, out, _ = told("partitioner", "--partitions", "10", "--key", "21", "--key", "foobar", "--unavailable", "6")
+    _, out, _ = said("partitioner", "--partitions", "10", "--key", "21", "--key", "foobar", "--unavailable", "6")
     assert "21      -973932308    1173551340       0                   2\n" in out
     assert "has no leader: the producer waits" in out
     empty = ("partitioner", "--partitions", "10", "--key", "")
-    assert "275646681     275646681       1                 any\n" in told(*empty)[1], "librdkafka puts it anywhere"
-    assert json.loads(told(*empty, "--json")[1])["keys"][0]["librdkafka"] is None
-    _, out, _ = told("partitioner", "--partitions", "2", "--unavailable", "0,1")
+    assert "275646681     275646681       1                 any\n" in said(*empty)[1], "librdkafka puts it anywhere"
+    assert json.loads(said(*empty, "--json")[1])["keys"][0]["librdkafka"] is None
+    _, out, _ = said("partitioner", "--partitions", "2", "--unavailable", "0,1")
     assert out == "without a key: no partition has a leader; the producer waits\n"
 
 
@@ -213,7 +162,7 @@ GROUPS = [
 @pytest.mark.feature("004-20")
 @pytest.mark.parametrize(("group", "partition"), GROUPS)
 def test_which_partition_keeps_a_group(group: str, partition: int) -> None:
-    _, out, _ = told("coordinator", "--group", group, "--json")
+    _, out, _ = said("coordinator", "--group", group, "--json")
     assert json.loads(out)["groups"][0]["partition"] == partition
 
 
