@@ -228,9 +228,12 @@ def _validate(asked: argparse.Namespace) -> int:
         how = {"profile": asked.profile, "zone": asked.time_zone, "ways": ways}
         figures = validation_job.validate(runs, spark=spark, **how, done=show_run)
     text = page(figures)
-    if asked.page is not None:
-        asked.page.write_text(text, encoding="utf-8")
     print(text)
+    if asked.page is not None:
+        try:
+            asked.page.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ReplayRefused(f"--page {asked.page}: {error.strerror}") from error
     broken = broken_limits(figures)
     for line in broken:
         print(f"replay: not within its limits: {line}", file=sys.stderr)

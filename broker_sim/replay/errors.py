@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 #: The job failed (Spark, disk).
@@ -18,3 +22,12 @@ class ReplayRefused(Exception):
     def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """What cannot be read refuses the replay. Raises: ReplayRefused."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, TypeError, ValueError) as error:
+        raise ReplayRefused(f"{file} cannot be read: {error}") from error

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from broker_sim.replay import steps
-from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.errors import ReplayRefused, reading
 from broker_sim.replay.ingest import job as ingest_job
 from broker_sim.replay.ingest.job import Source
 from broker_sim.replay.ingest.layout import Ingested
@@ -154,7 +154,9 @@ def _of_everything(run: Path, source: Source, truth: Truth, profile: str) -> tup
     rows = _local_rows(source)
     outcomes = list(validation_local.outcomes_of(rows, profile))
     kills = [
-        (row["ts"], row["broker"]) for row in _lines_of(run / ACTIONS_FILE) if str(row.get("action")).startswith("kill")
+        (row["ts"], row["broker"])
+        for row in _lines_of(run / ACTIONS_FILE)
+        if str(row.get("action")).startswith("kill") and {"ts", "broker"} <= row.keys()
     ]
     windows = validation_local.histories_of(rows, outcomes)
     return (
@@ -164,7 +166,10 @@ def _of_everything(run: Path, source: Source, truth: Truth, profile: str) -> tup
 
 
 def _lines_of(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+    if not file.is_file():
+        return []
+    with reading(file):
+        return [dict(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _kraft(run: Path, zone: str) -> KraftFigures:
@@ -179,7 +184,8 @@ def _kraft(run: Path, zone: str) -> KraftFigures:
 
 def _zone_of(run: Path) -> str:
     scenario = run / "scenario.md"
-    found = _ZONE.search(scenario.read_text(encoding="utf-8")) if scenario.is_file() else None
+    with reading(scenario):
+        found = _ZONE.search(scenario.read_text(encoding="utf-8")) if scenario.is_file() else None
     return found[1] if found else "UTC"
 
 

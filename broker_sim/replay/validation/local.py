@@ -16,6 +16,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from broker_sim.isr import PROFILES
+from broker_sim.replay.errors import ReplayRefused, reading
 from broker_sim.replay.facts import FACT_EVENTS, FACT_ORDER, FACT_OUTCOMES, ISR_CHANGES, STOP_FACTS, FactRow
 from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.logs.facts import CLUSTER, OF_CLUSTER, OF_SESSIONS, Fact, What
@@ -28,6 +29,7 @@ from broker_sim.replay.logs.waiting_rows import EMITTED
 from broker_sim.replay.logs.weave import Weave
 from broker_sim.replay.rows import ALIVENESS_RUN, LaneRow
 from broker_sim.replay.rules.lane import Lane
+from broker_sim.replay.schema import REQUIRED
 from broker_sim.replay.validation.figures import State, StateKey
 from controller.wire.types import BrokerId
 
@@ -43,9 +45,18 @@ Row = dict[str, Any]
 
 
 def rows_of_trace(file: Path) -> list[Row]:
-    """The rows of a packed trace."""
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    """The rows of a packed trace. Raises: ReplayRefused, where one is none."""
+    with reading(file), gzip.open(file, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    for number, row in enumerate(rows, 1):
+        if not _is_row(row):
+            raise ReplayRefused(f"{file} cannot be read: line {number} is no row of a trace")
+    return rows
+
+
+def _is_row(row: Any) -> bool:
+    needed = REQUIRED.get(str(row.get("ev"))) if isinstance(row, dict) else None
+    return needed is not None and all(row.get(name) is not None for name in ("seq", "ts", "broker", *needed))
 
 
 def rows_of_logs(files: Iterable[LogFile], zone: ZoneInfo) -> list[Row]:
@@ -77,7 +88,7 @@ def _without_nulls(row: Row) -> Row:
 def _facts(file: LogFile, zone: ZoneInfo) -> Iterator[Fact]:
     reader, kept, number = LogReader(zone, file.broker), re.compile(kept_pattern(zone)), 0
     opener: Any = gzip.open if is_packed(file.path) else open
-    with opener(file.path, "rt", encoding="utf-8", errors="replace") as lines:
+    with reading(file.path), opener(file.path, "rt", encoding="utf-8", errors="replace") as lines:
         for number, text in enumerate(lines):
             line = text.rstrip("\r\n")
             if kept.search(line):
@@ -178,7 +189,7 @@ def histories_of(rows: list[Row], outcomes: Iterable[Row]) -> Iterator[Row]:
         key = (row["topic"], row["partition"])
         if row["kind"] in FACT_OUTCOMES or (row["kind"] in ISR_CHANGES and key not in changed):
             facts[key].append(FactRow(**{n: v for n, v in row.items() if n in _FACT_FIELDS}, source="replayed"))
-    end_ts = max(row["ts"] for row in rows)
+    end_ts = max((row["ts"] for row in rows), default=0)
     for (topic, partition), of_partition in facts.items():
         history = PartitionHistory()
         for fact in sorted(of_partition, key=_place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from broker_sim.replay.cli import main
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.validation import job as validation_job
 from broker_sim.replay.validation.figures import (
@@ -165,6 +167,53 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "truth.jsonl").write_text("[]\n")
     with pytest.raises(ReplayRefused, match="is no truth of a run"):
         validation_job.validate(validation_job.look([tmp_path]))
+
+
+_STATE = json.dumps(
+    {"kind": "state", "op": "create", "topic": "t", "partition": 0, "version": 0, "isr": [1], "leader": 1}
+    | {"leader_epoch": 0, "ts": 1, "by": "controller"}
+)
+_LINE = b"[2020-09-01 12:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+_TICK = b'{"seq":0,"ts":1,"broker":1,"ev":"tick"}\n'
+#: a file of a run and what it has -> what is said of it
+DAMAGED: list[tuple[str, bytes, str]] = [
+    ("truth.jsonl", b'{"kind":"state"', "is no truth of a run"),
+    ("truth.jsonl", b"\xff\n", "is no truth of a run"),
+    ("trace.jsonl.gz", gzip.compress(_TICK * 9)[:-9], "cannot be read: Compressed file ended"),
+    ("trace.jsonl.gz", _TICK, "cannot be read: Not a gzipped file"),
+    ("trace.jsonl.gz", gzip.compress(_TICK + b"{"), "cannot be read: "),
+    ("trace.jsonl.gz", gzip.compress(_TICK + b"[1]\n"), "cannot be read: line 2 is no row of a trace"),
+    ("trace.jsonl.gz", gzip.compress(_TICK + b'{"ev":"tick"}\n'), "cannot be read: line 2 is no row of a trace"),
+    ("trace.jsonl.gz", gzip.compress(_TICK.replace(b"tick", b"hw")), "cannot be read: line 1 is no row of a trace"),
+    ("server.log.gz", gzip.compress(_LINE * 9)[:-9], "cannot be read: Compressed"),
+    ("actions.jsonl", b"{", "cannot be read: "),
+    ("actions.jsonl", b"[1]\n", "cannot be read: "),
+    ("scenario.md", b"\xff", "cannot be read: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), DAMAGED, ids=range(len(DAMAGED)))
+def test_a_run_that_cannot_be_read_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / "truth.jsonl").write_text(_STATE)
+    (tmp_path / "kafka-request.log").write_bytes(_LINE)
+    (tmp_path / name).write_bytes(content)
+    assert main(["validate", "--runs", str(tmp_path), "--everything"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"replay: {tmp_path / name} ") and message in line
+
+
+def test_figures_that_cannot_be_written_are_shown_all_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "truth.jsonl").write_text(_STATE)
+    (tmp_path / "trace.jsonl.gz").write_bytes(gzip.compress(_TICK))
+    words = ["validate", "--runs", str(tmp_path), "--page", str(tmp_path / "none" / "page.md")]
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert f"| {tmp_path.name} | 0 | 0 | 0 |" in said.out
+    assert said.err.endswith("page.md: No such file or directory\n")
 
 
 @beside_recordings
