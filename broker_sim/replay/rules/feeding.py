@@ -102,6 +102,10 @@ class LaneColumns:
         topic, partition, broker = (self._batch.column(i)[row].as_py() for i in range(KEY_COLUMNS))
         return topic, partition, broker
 
+    def run(self, row: int) -> int:
+        """The process that wrote a row."""
+        return int(self._run[row])
+
     def pieces(self, start: int, stop: int) -> Iterator[tuple[bool, int, int]]:
         """Rows in a row that are all of the many kinds and of one process, or all not."""
         is_bulk = self.bulk.kind[start:stop] != BulkKind.OTHER
@@ -128,9 +132,17 @@ def feed_lane(lane: Lane, columns: LaneColumns, start: int, stop: int) -> None:
     """Feeds the rows [start, stop) of a batch, all of this lane: in stretches where it can be, else one by one."""
     for is_bulk, first, end in columns.pieces(start, stop):
         if goes_as_stretch(end - first, is_bulk=is_bulk):
-            _feed_bulk(lane, columns, first, end)
+            _feed_bulk(lane, columns, _begun(lane, columns, first), end)
         else:
             columns.feed_each(lane, first, end)
+
+
+def _begun(lane: Lane, columns: LaneColumns, at: int) -> int:
+    """Where the rows go on once their process has begun: where no file has its start, its first row tells of it."""
+    if columns.run(at) == lane.run:
+        return at
+    columns.feed_each(lane, at, at + 1)
+    return at + 1
 
 
 def _feed_bulk(lane: Lane, columns: LaneColumns, at: int, stop: int) -> None:

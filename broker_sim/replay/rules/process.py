@@ -111,6 +111,11 @@ class Process(ABC):
         return np.arange(self._next_tick_ms, until, self._tick_period_ms, dtype=np.int64)
 
     @property
+    def run(self) -> int | None:
+        """Whose rows come: another process has begun with the first row of another run."""
+        return self._run
+
+    @property
     def _tick_period_ms(self) -> int:
         return max(1, self._settings.lag.value // 2)
 

@@ -160,9 +160,19 @@ def test_most_rows_are_taken_in_stretches() -> None:
     assert skipped > 0.8 * len(rows)
 
 
-@pytest.mark.parametrize("batch_rows", [3, 100, 16_384])
+def life_of_two_processes(seed: int) -> list[LaneRow]:
+    """Where the seed is odd, the second one's first rows, which tell of its start, are in no file."""
+    first, second = (chaotic_rows(seed + n, computed_ticks=True, length=200) for n in range(2))
+    told = [row for row in second if row.run != ALIVENESS_RUN][4 * (seed % 2) :]
+    after = first[-1].ts + 1 - T0
+    first = [row if row.run_end is None else row._replace(run_end=first[-1].ts) for row in first]
+    return [*first, *(row._replace(run=row.run + after, ts=row.ts + after) for row in told)]
+
+
+@pytest.mark.parametrize("batch_rows", [9, 60, 100, 16_384])
 def test_batches_may_be_cut_anywhere(batch_rows: int) -> None:
-    lanes = {("t", p, LEADER): chaotic_rows(p, computed_ticks=True, length=200) for p in range(2)}
+    lanes = {("t", p, LEADER): life_of_two_processes(p) for p in range(4)}
+    assert any(row.ev == "leader" for rows in lanes.values() for row in rows[100:200]), "amid the many"
     values = [(*key, *row) for key, rows in lanes.items() for row in rows]
     names = ["topic", "partition", "broker", *LaneRow._fields]
     table = pa.Table.from_pylist([dict(zip(names, v, strict=True)) for v in values], schema=_schema(names))
