@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.replay.what_if.asked import LEADER_RATE, THROTTLE, Change
+from broker_sim.replay.what_if.asked import FOLLOWER_RATE, LEADER_RATE, THROTTLE, Change
 from broker_sim.replay.what_if.copies import CopyRow, EtaRow, etas
-from broker_sim.replay.what_if.throttle import UNLIMITED, Copy, Rates, durations, smallest_rates
+from broker_sim.replay.what_if.throttle import (
+    FETCH_BYTES,
+    RESPONSE_BYTES,
+    UNLIMITED,
+    Copy,
+    Rates,
+    durations,
+    smallest_rates,
+)
 from controller.wire.types import BrokerId
 
 MB = 1_000_000
@@ -171,3 +179,79 @@ def test_a_copy_of_unknown_size_has_no_answer_and_is_no_never() -> None:
     (of_unknown,) = (r for r in told if r.partition == 4)
     assert (of_unknown.eta_ms, of_unknown.never) == (None, 0)
     assert of_unknown.limits is not None and "bytes_unknown" in of_unknown.limits
+
+
+#: what differs from `ROW`, and what is asked -> MB/s by which the copy gains ground
+GAINS: list[tuple[dict[str, Any], Change, float]] = [
+    ({}, Change(THROTTLE, 14 * MB), 10),
+    ({"in_sync_followers": None}, Change(THROTTLE, 14 * MB), 12),
+    ({"in_sync_followers": 3}, Change(THROTTLE, 14 * MB), 6),
+    ({"ingress_bytes_per_second": None}, Change(THROTTLE, 14 * MB), 14),
+    ({"backlog_bytes": None, "copied_bytes": 100 * MB}, Change(THROTTLE, 14 * MB), 10),
+    ({"copied_bytes": 7}, Change(THROTTLE, 14 * MB), 10),
+    ({"fetch_bytes": 2 * MB}, Change(THROTTLE, 400 * MB), 18),
+    ({"response_bytes": 2 * MB}, Change(THROTTLE, 400 * MB), 18),
+    ({"capacity": 20.0 * MB}, Change(THROTTLE, 400 * MB), 18),
+    ({"fetch_bytes": None}, Change(THROTTLE, 400 * MB), FETCH_BYTES * 10 / MB - 2),
+    ({"response_bytes": None}, Change(THROTTLE, 400 * MB), RESPONSE_BYTES * 10 / MB - 2),
+    ({"round_trip_ms": None, "fetch_bytes": 1, "response_bytes": 1}, Change(THROTTLE, 400 * MB), 396),
+    ({"round_trip_ms": 0, "fetch_bytes": 1, "response_bytes": 1}, Change(THROTTLE, 400 * MB), 396),
+    ({}, Change(LEADER_RATE, 14 * MB), 10),
+    ({"follower_rate": 8 * MB}, Change(LEADER_RATE, 14 * MB), 6),
+    ({"follower_rate": None}, Change(LEADER_RATE, 400 * MB), 396),
+    ({"leader_rate": 8 * MB}, Change(FOLLOWER_RATE, 400 * MB), 4),
+    ({"leader_rate": None}, Change(FOLLOWER_RATE, 14 * MB), 12),
+]
+
+
+@pytest.mark.parametrize(("differs", "change", "gain"), GAINS)
+def test_a_copy_is_as_fast_as_the_least_that_bounds_it(differs: dict[str, Any], change: Change, gain: float) -> None:
+    asked = rows_of("copy", list(etas([ROW._replace(**differs)], [change])))[1]
+    assert (asked.eta_ms, asked.never) == (round(1000 * 100 / gain), 0)
+
+
+#: what differs from `ROW`, MB/s asked for -> what makes the answer less certain
+LIMITS: list[tuple[dict[str, Any], int, list[str]]] = [
+    ({"capacity": 9.0}, 50 * MB, []),
+    ({"capacity": 9.0}, 50 * MB - 1, ["overshoot"]),
+    ({"capacity": 9.0, "response_bytes": None}, RESPONSE_BYTES, []),
+    ({"capacity": 9.0, "response_bytes": None}, RESPONSE_BYTES - 1, ["overshoot"]),
+    ({"backlog_bytes": None, "capacity": 9.0}, 50 * MB, ["bytes_unknown"]),
+    ({"round_trip_ms": None}, 50 * MB, ["capacity_unknown", "round_trip_unknown"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("differs", "rate", "limits"), LIMITS)
+def test_what_makes_an_answer_less_certain(differs: dict[str, Any], rate: int, limits: list[str]) -> None:
+    recorded, asked = rows_of("copy", list(etas([ROW._replace(**differs)], [Change(THROTTLE, rate)])))
+    assert (recorded.limits, asked.limits) == ([], limits)
+
+
+def test_the_whole_table_of_two_copies_of_a_partition() -> None:
+    """Copy by copy, then all, then the brokers whose rate is asked about."""
+    other = ROW._replace(follower=5, leader=2, start_ts=2000, recorded_ms=None, capacity=5.0 * MB)
+    other = other._replace(ingress_bytes_per_second=None)
+    one, two = (
+        EtaRow(
+            key=FOLLOWER_RATE, value=None, scope="copy", topic="orders", partition=3, replica=row.follower,
+            broker=row.leader, start_ts=row.start_ts, eta_ms=row.recorded_ms, never=int(row is other),
+            smallest_rate=rate, backlog_bytes=100 * MB, ingress_bytes_per_second=row.ingress_bytes_per_second,
+            limits=[],
+        )
+        for row, rate in ((ROW, 2 * MB + 1), (other, 1))
+    )  # fmt: skip
+    every = EtaRow(
+        key=FOLLOWER_RATE, value=None, scope="all", partitions=1, eta_ms=None, never=1, smallest_rate=2 * MB + 1,
+        backlog_bytes=200 * MB, ingress_bytes_per_second=2.0 * MB, limits=[],
+    )  # fmt: skip
+    brokers = [
+        EtaRow(key=FOLLOWER_RATE, value=None, scope="broker", broker=broker, smallest_rate=rate, limits=[])
+        for broker, rate in ((4, 2 * MB + 1), (5, 1))
+    ]
+    asked = {"value": 12 * MB, "never": 0}
+    assert list(etas([ROW, other], [Change(FOLLOWER_RATE, 12 * MB)])) == [
+        one, two, every, *brokers,
+        one._replace(**asked, eta_ms=10_000, limits=["capacity_unknown", "overshoot"]),
+        two._replace(**asked, eta_ms=20_000, limits=["overshoot"]),
+        every._replace(**asked, eta_ms=20_000, limits=["capacity_unknown", "overshoot"]),
+    ]  # fmt: skip
