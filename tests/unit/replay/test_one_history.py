@@ -202,6 +202,52 @@ def test_what_is_behind_a_deletion_or_a_gap_is_told_apart_from_what_was_before(
     assert (filled["cu"], filled["leo"]) == (15_000, 9)
 
 
+_GUESS = SHRINK | {"src": "inferred", "zk_version": 9}
+_UNSEEN = SHRINK | {"zk_version": 9}
+_ASSIGN = line("assign", 40_000, replicas=[9])
+_LOST = CREATED._replace(offset=20, ts=30_000, event=Kind.UNKNOWN, leader=None, leader_epoch=None)
+_DELETED = _LOST._replace(event=Kind.DELETED)
+_NOTHING: tuple[Change, ...] = ()
+#: changes besides the usual ones, of a log from 5 to 60 s; a line, when it was written -> what becomes of it
+EDGES: list[tuple[tuple[Change, ...], Row, dict[int, str]]] = [
+    (_NOTHING, _UNSEEN, {5_999: Note.OUTSIDE, 6_000: Note.NOT_WRITTEN, 59_000: Note.NOT_WRITTEN, 59_001: Note.OUTSIDE}),
+    (_NOTHING, _GUESS, {4_999: Note.OUTSIDE, 5_000: Note.LEFT_OUT, 60_000: Note.LEFT_OUT, 60_001: Note.OUTSIDE}),
+    (_NOTHING, SHRINK | {"epoch": None}, {8_999: Note.NOT_WRITTEN, 9_000: Note.AGREES, 40_000: Note.AGREES}),
+    (_NOTHING, line("elect", 0, epoch=3, replica=1, isr=[1]), {40_000: Note.LEFT_OUT, 60_001: Note.OUTSIDE}),
+    (_NOTHING, line("delete", 0), {40_000: Note.LEFT_OUT, 60_001: Note.OUTSIDE}),
+    (_NOTHING, _ASSIGN, {5_000: Note.CONTRADICTS, 60_000: Note.CONTRADICTS, 60_001: Note.OUTSIDE}),
+    (_NOTHING, _ASSIGN | {"src": "inferred"}, {40_000: Note.LEFT_OUT, 60_001: Note.OUTSIDE}),
+    (_NOTHING, _ASSIGN | {"replicas": None}, {40_000: Note.LEFT_OUT}),
+    ((_LOST,), _UNSEEN, {28_999: Note.NOT_WRITTEN, 29_000: Note.OUTSIDE, 40_000: Note.OUTSIDE}),
+    ((_LOST,), _ASSIGN, {29_999: Note.CONTRADICTS, 30_000: Note.OUTSIDE}),
+    ((_DELETED,), SHRINK, {31_000: Note.AGREES, 31_001: Note.NOT_WRITTEN}),
+]
+
+
+@pytest.mark.parametrize(("besides", "row", "expected"), EDGES)
+def test_how_far_the_metadata_log_is_believed(besides: tuple[Change, ...], row: Row, expected: dict[int, str]) -> None:
+    one = history(CREATED, SHRUNK, *(besides or (FENCED,)))
+    found = notes(one, *(row | {"ts": ts} for ts in expected))
+    assert dict(zip(expected, found, strict=True)) == expected
+
+
+#: what a log file tells of a broker, where the metadata log has the end of broker 2 at 20 s
+ALIVENESS = [
+    ("broker_down", 2, {19_000: Note.AGREES, 21_000: Note.AGREES, 18_999: Note.LEFT_OUT, 21_001: Note.LEFT_OUT}),
+    ("broker_down", 3, {20_000: Note.LEFT_OUT, 60_001: Note.OUTSIDE}),
+    ("broker_up", 2, {20_000: Note.LEFT_OUT}),
+]
+
+
+@pytest.mark.parametrize(("ev", "replica", "expected"), ALIVENESS)
+def test_ends_of_brokers_are_the_same_within_a_second(ev: str, replica: int, expected: dict[int, str]) -> None:
+    one = OneHistory([(0, 60_000)])
+    nowhere = {"topic": None, "partition": None}
+    one.of_metadata(line("broker_down", 20_000, replica=2, src="metadata", **nowhere))
+    found = notes(one, *(line(ev, ts, replica=replica, **nowhere) for ts in expected))
+    assert dict(zip(expected, found, strict=True)) == expected
+
+
 def test_a_broker_died_when_others_lost_their_connections_to_it() -> None:
     one = OneHistory([(0, 60_000)])
     one.of_metadata(line("broker_down", 20_000, topic=None, partition=None, replica=2, src="metadata"))
