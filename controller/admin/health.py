@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
 
 from controller.admin.toolkit.machine import Machine, this_machine
 from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.whole import whole
 from controller.world.client import BrokerConnection, Disconnected
 from controller.world.help_text import help_end
 from controller.world.real.own_name import own_name
@@ -41,7 +43,9 @@ def parser() -> argparse.ArgumentParser:
         "--id", type=_id, required=True, metavar="N",
         help="its broker.id or controller id; by-name: the number at the end of this container's name",
     )  # fmt: skip
-    made.add_argument("--timeout-s", type=float, default=5.0, metavar="S", help="limit for the whole check (default 5)")
+    made.add_argument(
+        "--timeout-s", type=_limit, default=5.0, metavar="S", help="limit for the whole check (default 5)"
+    )
     return made
 
 
@@ -87,11 +91,23 @@ async def _listed(machine: Machine, host: str, port: int, timeout_s: float) -> l
 
 def _id(text: str) -> int:
     if text != BY_NAME:
-        return int(text)
+        if (node_id := whole(text)) is None:
+            raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor {BY_NAME}")
+        return node_id
     number = re.search(r"(\d+)$", own_name() or "")
     if number is None:
         raise argparse.ArgumentTypeError("no name server knows this machine by a name that ends in a number")
     return int(number[1])
+
+
+def _limit(text: str) -> float:
+    try:
+        limit_s = float(text)
+    except ValueError:
+        limit_s = math.nan
+    if not 0 < limit_s < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return limit_s
 
 
 def _address(text: str) -> tuple[str, int]:

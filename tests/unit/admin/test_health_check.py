@@ -75,6 +75,26 @@ def test_ports_to_the_last_are_taken(cluster: Any, tool: Any, address: str) -> N
     assert check(tool, cluster, address, "--id", "1").code == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--id", "x"], "argument --id: 'x' is neither a whole number nor by-name"),
+        (["--id", "1_0"], "argument --id: '1_0' is neither"),
+        (["--id", "1", "--timeout-s", "nan"], "argument --timeout-s: 'nan' is no number of seconds above 0"),
+        (["--id", "1", "--timeout-s", "0"], "'0' is no number of seconds"),
+        (["--id", "1", "--timeout-s", "inf"], "'inf' is no number of seconds"),
+        (["--id", "1", "--timeout-s", "soon"], "'soon' is no number of seconds"),
+        ([], "the following arguments are required: --id"),
+    ],
+)
+def test_what_is_no_id_and_no_limit_is_refused(
+    cluster: Any, tool: Any, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        check(tool, cluster, "b1:9092", *words)
+    assert end.value.code == 2 and message in capsys.readouterr().err
+
+
 #: how this container is called -> its id
 NAMES = [("kwob-broker-3", 3), ("broker12", 12), ("a7-b", None), (None, None)]
 
