@@ -146,8 +146,8 @@ def test_a_short_stall_counts_although_nobody_was_removed() -> None:
         assert (found["shrinks"], found["hw_stalls"], found["hw_stalled_ms"]) == (0, 1, 3 * STALL_MS)
 
 
-def test_ticks_wait_while_the_process_is_stopped() -> None:
-    """The leader is stopped for a minute: no tick runs meanwhile, whatever its period would be."""
+def stopped_for_a_minute() -> tuple[Writer, int]:
+    """The leader; and when it goes on."""
     trace = Writer(recorded_lag=10_000)
     trace.fetch(T0 + 1)
     for k in range(1, 5):
@@ -155,7 +155,48 @@ def test_ticks_wait_while_the_process_is_stopped() -> None:
         trace.fetch(T0 + k * 5_000 - 100)
         trace.add("tick", T0 + k * 5_000)
     trace.append(T0 + 20_100)
-    woke = T0 + 82_003
+    return trace, T0 + 82_003
+
+
+@pytest.mark.parametrize("lag", [2_000, 3_000, 7_000, 10_000, 30_000])
+@pytest.mark.parametrize("batches", [0, 1000])
+def test_behind_a_stop_the_ticks_that_were_missed_run_at_once_and_then_on_their_grid_again(
+    lag: int, batches: int
+) -> None:
+    """Whoever did not fetch until then is out; and once more, when it is back and silent."""
+    trace, woke = stopped_for_a_minute()
+    trace.add("tick", woke)
+    back, end = woke + 40, T0 + 150_000
+    trace.fetch(back)
+    trace.append(back + 10)
+    for k in range(17, 30):
+        trace.add("tick", T0 + k * 5_000)
+    trace.fetch(end)
+    found = swept(trace.rows, Change(LAG, lag), end=end, in_batches=batches)
+    again = removed_at(c=back, a=back + 10, e=end, lag=lag, t0=T0)
+    assert again is not None
+    waited = [woke - (T0 + 19_900), again - back]
+    assert (found["shrinks"], found["expands"], found["detection_ms"]) == (2, 2, sum(waited))
+    assert found["under_replicated_ms"] == back - woke + end - again
+
+
+def test_each_removal_is_an_episode_until_the_replica_is_back() -> None:
+    trace = Writer()
+    trace.fetch(T0 + 1)
+    trace.append(T0 + 2)
+    trace.fetch(T0 + 20_000)
+    trace.append(T0 + 20_001)
+    lane = SweptLane(broker=BrokerId(1), change=Change(LAG, 10_000))
+    for row in trace.rows:
+        lane.feed(row)
+    lane.finish_at(T0 + 60_000)
+    assert lane.episodes == [(3, T0 + 15_000, T0 + 20_000), (3, T0 + 35_000, None)]
+    assert (lane.figures.shrinks, lane.figures.expands, lane.figures.flaps) == (2, 1, 1)
+
+
+def test_ticks_wait_while_the_process_is_stopped() -> None:
+    """The leader is stopped for a minute: no tick runs meanwhile, whatever its period would be."""
+    trace, woke = stopped_for_a_minute()
     # What had waited in its sockets: the fetch first, then the ticks that were missed, then an append.
     trace.fetch(woke - 2)
     for k in range(12):
