@@ -11,7 +11,6 @@ import pytest
 
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
-    Expire,
     Reelect,
     TopicChange,
     TopicUncleanLeaderElectionEnable,
@@ -185,7 +184,7 @@ def test_a_term_that_its_broken_fence_does_not_end() -> None:
             assert ("its fence broke" in scene.after()) is (is_fence and version == 1), (code, version)
             assert scene.after() == ""
     scene.beliefs.operation(session, write, ZkResult(ZkCode.BAD_VERSION, results=(ZkResult(ZkCode.BAD_VERSION),)))
-    scene.loop.queued = [Expire()]  # the session has gone with it, and so does the office, at once
+    scene.sessions.clear()  # the session has gone with it, and so does the office, by the next event
     assert scene.after() == ""
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
     ControllerChange,
-    Expire,
     Reelect,
     TopicUncleanLeaderElectionEnable,
 )
@@ -168,12 +167,14 @@ class Beliefs:
             yield "does not serve, and keeps /controller"
 
     def _serves_on(self, controller: Controller) -> Iterable[str]:
-        """Whose fence broke will never write again in its term, which ends with that event, or with its session: then by
-        the next one. §2.4"""
-        if Expire() in controller.loop.queued[:1]:
-            return
-        state, znode = controller.state, self._cluster.world.zookeeper.tree.get(ControllerEpochZNode.path)
-        if state.serving and (znode is None or znode.version != state.epoch_zk_version):
+        """Whose fence broke never writes again in its term, which ends with that event, or with its session. §2.4"""
+        state, zookeeper = controller.state, self._cluster.world.zookeeper
+        znode = zookeeper.tree.get(ControllerEpochZNode.path)
+        if (
+            state.serving
+            and state.session_id in zookeeper.sessions
+            and (znode is None or znode.version != state.epoch_zk_version)
+        ):
             yield f"serves on in epoch {state.epoch}, though its fence broke"
 
     def _inherits_strangers(self, controller: Controller) -> Iterable[str]:
