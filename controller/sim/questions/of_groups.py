@@ -185,8 +185,8 @@ class _Story:
         asked = {"topics": [{"name": TOPIC, "partition_indexes": [0]}, {"name": MISSING, "partition_indexes": [0]}]}
         epoch = EPOCH if version >= EPOCHS_FROM else -1
         fetched = self._drawn(1, 7)
-        told = epoch if fetched >= 5 else None
-        row = {TOPIC: (COMMITTED, told, METADATA), MISSING: (-1, -1 if fetched >= 5 else None, "")}
+        epoch_then = epoch if fetched >= 5 else None
+        row = {TOPIC: (COMMITTED, epoch_then, METADATA), MISSING: (-1, -1 if fetched >= 5 else None, "")}
         self._inquiry.expect(f"OffsetFetch {fetched}", await self._fetched(fetched, asked), row)
         alone = {TOPIC: (COMMITTED, epoch, METADATA)}
         self._inquiry.expect("OffsetFetch of none", await self._fetched(6, {"topics": []}), {})

@@ -60,8 +60,8 @@ async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
         (now_ms + 41, (3, now_ms + 60)),
         (now_ms + 61, (-1, -1)),
     ):
-        told = await _offset(inquiry, leader, epoch, asked)
-        inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked}", told, right)
+        answered = await _offset(inquiry, leader, epoch, asked)
+        inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked}", answered, right)
     row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": epoch}
     body = {"replica_id": -1, "topics": [{"topic": ASKED, "partitions": [row]}]}
     answer = await inquiry.ask(leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, inquiry.chance.randint(2, 3), body)
@@ -97,8 +97,8 @@ async def _deleted(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
     offsets = [record.offset for record in iterate(bytes(left.records or b""))]
     inquiry.expect("what is left", offsets, list(range(DELETED, end)))
     for asked, right in ((EARLIEST, (DELETED, -1)), (now_ms, (DELETED, now_ms + TIMES_MS[DELETED]))):
-        told = await _offset(inquiry, leader, epoch, asked)
-        inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked} then", told, right)
+        answered = await _offset(inquiry, leader, epoch, asked)
+        inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked} then", answered, right)
 
 
 def _leader(inquiry: Inquiry) -> tuple[int, int]:

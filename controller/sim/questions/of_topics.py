@@ -25,17 +25,17 @@ async def create(inquiry: Inquiry) -> None:
     cluster, chance = inquiry.cluster, inquiry.chance
     version, count = chance.choice((0, 1, 2, 3, 4, 5, 5)), chance.randint(1, 3)
     factor = chance.randint(1, min(3, len(inquiry.brokers)))
-    own = _wanted(ASKED, count, factor, configs=CONFIGS)
+    own = _row(ASKED, count, factor, configs=CONFIGS)
     if chance.random() < 0.5:
         replicas = [chance.sample(inquiry.brokers, factor) for _ in range(count)]
         lists = [{"partition_index": number, "broker_ids": each} for number, each in enumerate(replicas)]
         own |= {"num_partitions": -1, "replication_factor": -1, "assignments": lists}
     refused = {
-        TOPIC: (_wanted(TOPIC, 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
-        IMPOSSIBLE: (_wanted(IMPOSSIBLE, 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        "none": (_wanted("none", 0, 1), ErrorCode.INVALID_PARTITIONS),
-        "many": (_wanted("many", 1, len(inquiry.brokers) + 1), ErrorCode.INVALID_REPLICATION_FACTOR),
-        "odd": (_wanted("odd", 1, 1, configs={"segment.bytes": "few"}), ErrorCode.INVALID_CONFIG),
+        TOPIC: (_row(TOPIC, 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        IMPOSSIBLE: (_row(IMPOSSIBLE, 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        "none": (_row("none", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        "many": (_row("many", 1, len(inquiry.brokers) + 1), ErrorCode.INVALID_REPLICATION_FACTOR),
+        "odd": (_row("odd", 1, 1, configs={"segment.bytes": "few"}), ErrorCode.INVALID_CONFIG),
     }
     topics = [own, *(row for row, _ in refused.values())]
     right = {ASKED: ErrorCode.NONE, **{name: code for name, (_, code) in refused.items()}}
@@ -48,7 +48,7 @@ async def create(inquiry: Inquiry) -> None:
         there = before if tries else sorted([*before, ASKED])
         inquiry.expect("which topics there are then", cluster.children("/brokers/topics"), there)
         if version >= TELLS_FROM:
-            rows = [_told(row) for row in answer.topics if row.name == ASKED]
+            rows = [_as_told(row) for row in answer.topics if row.name == ASKED]
             inquiry.expect("what is told of the topic", rows, [(count, factor, CONFIGS)])
     _made(inquiry, own, count, factor)
     await _known_everywhere(inquiry, ErrorCode.NONE)
@@ -57,32 +57,32 @@ async def create(inquiry: Inquiry) -> None:
 async def _known_everywhere(inquiry: Inquiry, right: ErrorCode) -> None:
     """Each broker soon tells the same of the topic."""
 
-    async def told() -> object:
+    async def answered() -> object:
         asked = {"topics": [{"name": ASKED}], "allow_auto_topic_creation": False}
         answers = [await inquiry.ask(number, ApiKey.METADATA, 5, asked) for number in inquiry.brokers]
         return [ErrorCode.of(each.topics[0].error_code) for each in answers]
 
-    await inquiry.becomes("Metadata of the topic", told, [right] * len(inquiry.brokers))
+    await inquiry.becomes("Metadata of the topic", answered, [right] * len(inquiry.brokers))
 
 
-def _wanted(name: str, count: int, factor: int, configs: Mapping[str, str] | None = None) -> dict[str, Any]:
+def _row(name: str, count: int, factor: int, configs: Mapping[str, str] | None = None) -> dict[str, Any]:
     rows = [{"name": key, "value": value} for key, value in (configs or {}).items()]
     return {"name": name, "num_partitions": count, "replication_factor": factor, "assignments": [], "configs": rows}
 
 
-def _told(row: Any) -> tuple[int, int, dict[str, str]]:
+def _as_told(row: Any) -> tuple[int, int, dict[str, str]]:
     own = {each.name: each.value for each in row.configs or () if each.config_source == TOPIC_CONFIG}
     return int(row.num_partitions), int(row.replication_factor), own
 
 
-def _made(inquiry: Inquiry, wanted: Mapping[str, Any], count: int, factor: int) -> None:
+def _made(inquiry: Inquiry, asked: Mapping[str, Any], count: int, factor: int) -> None:
     """What was asked for stands in ZooKeeper, spread over racks where those count; each partition has its leader."""
     cluster = inquiry.cluster
     inquiry.expect("with which configs", cluster.znode(f"/config/topics/{ASKED}"), {"version": 1, "config": CONFIGS})
     replicas = [cluster.assignment(ASKED, number) for number in cluster.topic_partitions(ASKED)]
     inquiry.expect("how many replicas there are", [len(set(each)) for each in replicas], [factor] * count)
-    if wanted["assignments"]:
-        inquiry.expect("who has them", replicas, [row["broker_ids"] for row in wanted["assignments"]])
+    if asked["assignments"]:
+        inquiry.expect("who has them", replicas, [row["broker_ids"] for row in asked["assignments"]])
     elif cluster.shape is not None and cluster.shape.racks:
         racks = {number: cluster.znode(f"/brokers/ids/{number}").get("rack") for number in inquiry.brokers}
         apart = min(factor, len(set(racks.values())))
