@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from controller.core import events
 from controller.core.effects import Read, Write
 from controller.core.request_batch import live_brokers
 from controller.core.state import BROKERLESS_MAX
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, Endpoint, ReplicaAssignment, TopicPartition
-from controller.wire.zk_operations import Create, Delete, GetData, SetData
+from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
 from controller.wire.znodes import ControllerZNode, TopicZNode
 from tests.worlds.core import World
 
@@ -73,8 +74,10 @@ def test_at_failover_a_partition_that_exists_keeps_its_replicas(world: Any) -> N
     assert world.leadership(TopicPartition("old", 1)).leader == 2
 
 
-def grown_before_step(at_step: int, *, at_failover: bool) -> tuple[World, int]:
-    """A topic on the controller is found, and another client adds a partition before the n-th step of that."""
+def others_write_before_step(
+    at_step: int, partitions: dict[int, tuple[int, ...]], *, at_failover: bool
+) -> tuple[World, int]:
+    """A topic on the controller is found, and another client gives it these partitions before the n-th step of that."""
     world, steps = World(), 0
     world.broker_starts(1, 2)
     if not at_failover:
@@ -82,33 +85,77 @@ def grown_before_step(at_step: int, *, at_failover: bool) -> tuple[World, int]:
     world.topic("auto", p0=(100,))
     perform = world.perform
 
-    def growing(effect: Any) -> Any:
+    def writing(effect: Any) -> Any:
         nonlocal steps
         steps += isinstance(effect, Read | Write)
         if steps == at_step and isinstance(effect, Read | Write):
             found = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data)
-            more = {**found.partitions, 1: ReplicaAssignment(replicas=(BrokerId(2), BrokerId(1)))}
-            encoded = TopicZNode.encode(replace(found, partitions=more))
+            more = {p: ReplicaAssignment(replicas=tuple(map(BrokerId, replicas))) for p, replicas in partitions.items()}
+            encoded = TopicZNode.encode(replace(found, partitions={**found.partitions, **more}))
             world.others_write(SetData("/brokers/topics/auto", encoded))
         return perform(effect)
 
-    world.perform = growing
+    world.perform = writing
     world.start() if at_failover else world.run()
     return world, steps
+
+
+def stored(world: World) -> dict[int, tuple[int, ...]]:
+    found = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data).partitions
+    return {number: assignment.replicas for number, assignment in found.items()}
 
 
 @pytest.mark.parametrize("at_failover", [False, True], ids=["in office", "at failover"])
 def test_partitions_that_somebody_adds_meanwhile_stay(at_failover: bool) -> None:
     """Whoever added them was told that they are there."""
     for at_step in itertools.count(1):
-        world, steps = grown_before_step(at_step, at_failover=at_failover)
+        world, steps = others_write_before_step(at_step, {1: (2, 1)}, at_failover=at_failover)
         if steps < at_step:
             break
-        stored = TopicZNode.decode(world.tree.read(GetData("/brokers/topics/auto")).data).partitions
-        assert {n: found.replicas for n, found in stored.items()} == {0: (1,), 1: (2, 1)}, f"before step {at_step}"
+        assert stored(world) == {0: (1,), 1: (2, 1)}, f"before step {at_step}"
         assert world.leadership(TopicPartition("auto", 0)).leader == 1
         assert world.leadership(TopicPartition("auto", 1)).leader == 2
     assert at_step > 5
+
+
+@pytest.mark.parametrize("at_failover", [False, True], ids=["in office", "at failover"])
+def test_replicas_that_somebody_else_gives_a_partition_meanwhile_stay(at_failover: bool) -> None:
+    for at_step in itertools.count(1):
+        world, steps = others_write_before_step(at_step, {0: (2, 1)}, at_failover=at_failover)
+        if steps < at_step:
+            break
+        assert stored(world) == {0: (2, 1)}, f"before step {at_step}"
+    assert at_step > 5
+
+
+@pytest.mark.parametrize("code", [ZkCode.NO_AUTH, ZkCode.NO_NODE])
+def test_where_the_topic_cannot_be_written_its_replicas_stay(world: Any, code: ZkCode) -> None:
+    """It is tried once; the others move."""
+    world.broker_starts(1, 2)
+    path = "/brokers/topics/auto"
+    world.topic("auto", p0=(100, 1))
+    world.topic("other", p0=(100, 2))
+    world.tree.refusal = lambda op: code if isinstance(op, SetData) and op.path == path else None
+    world.start()
+    assert stored(world) == {0: (100, 1)}
+    assert world.state.assignment(TopicPartition("auto", 0)).replicas == (100, 1)
+    assert world.state.assignment(TopicPartition("other", 0)).replicas == (1, 2)
+    placed = {
+        log.fields["topic"]: log.fields["moved"] for log in world.logs if log.event == ev.TOPIC_PLACED_ON_CONTROLLER
+    }
+    assert placed == {"auto": False, "other": True}
+
+
+def test_a_topic_that_is_asked_about_before_it_is_listed_waits_for_the_list(world: Any) -> None:
+    """The question is about a former topic of that name."""
+    world.broker_starts(1, 2)
+    world.start()
+    world.topic("auto", p0=(100,))
+    world.process(events.PartitionModifications("auto"))
+    assert not world.state.topics
+    world.run()
+    assert stored(world) == {0: (1,)}
+    assert world.leadership(TopicPartition("auto", 0)).leader == 1
 
 
 def test_without_a_live_broker_nothing_changes(world: Any) -> None:
