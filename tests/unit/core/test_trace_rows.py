@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Delete
-from controller.wire.znodes import ControllerZNode, DeleteTopicsTopicZNode
+from controller.wire.znodes import ControllerZNode, DeleteTopicsTopicZNode, ReassignPartitionsZNode
+
+TP = TopicPartition("t", 0)
 
 
 def rows(world: Any, ev: str) -> list[dict[str, Any]]:
@@ -46,3 +49,44 @@ def test_a_term_begins_and_ends_with_a_row(world: Any) -> None:
     world.run()
     later = [{"epoch": 1, "value": "resigned"}, {"epoch": 2, "value": "elected"}]
     assert rows(world, "controller")[1:] == later
+
+
+def test_a_story_is_traced_in_full(World: Any) -> None:
+    """A topic is made and moved; then its leader dies, and nobody can follow."""
+    stories = []
+    for is_traced in (True, False):
+        world = World(trace=is_traced)
+        world.broker_starts(1, 2, 3)
+        world.topic("t", p0=(1, 2))
+        world.start()
+        world.make(ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode({TP: (3, 2)}))
+        world.run()
+        world.leader_writes(TP, (1, 2, 3))
+        world.run()
+        world.leader_writes(TP, (3,))
+        world.broker_dies(3)
+        world.run()
+        stories.append([{"ev": row.ev, **row.columns} for row in world.traces])
+    of = {"topic": "t", "partition": 0}
+
+    def assigned(replicas: list[int], adding: list[int], removing: list[int]) -> dict[str, Any]:
+        return {"ev": "assign", **of, "replicas": replicas, "adding": adding, "removing": removing}
+
+    def elected(epoch: int, replica: int, isr: list[int]) -> dict[str, Any]:
+        return {"ev": "elect", **of, "epoch": epoch, "replica": replica, "isr": isr}
+
+    assert stories == [
+        [
+            {"ev": "controller", "epoch": 1, "value": "elected"},
+            assigned([1, 2], [], []),
+            elected(0, 1, [1, 2]),
+            assigned([3, 2, 1], [3], [1]),
+            elected(1, 1, [1, 2]),
+            elected(2, 3, [1, 2, 3]),
+            elected(3, 3, [2, 3]),
+            assigned([3, 2], [], []),
+            {"ev": "broker_down", "replica": 3},
+            elected(4, -1, [3]),
+        ],
+        [],
+    ]
