@@ -94,19 +94,14 @@ def isr_changed(state: ClusterState, again: Collection[TopicPartition]) -> Steps
     yield from delete_notices(state, paths)
 
 
-def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[list[TopicPartition]]:
-    """Believes what ZooKeeper says of these partitions, whoever wrote it. Returns those that have a state which cannot
-    be read."""
-    refused: list[TopicPartition] = []
+def refresh(state: ClusterState, partitions: Sequence[TopicPartition]) -> Steps[None]:
+    """Believes what ZooKeeper says of these partitions, whoever wrote it; what cannot be read changes nothing."""
     for first in range(0, len(partitions), READ_AT_ONCE):
         outcomes = yield from read_states(state, partitions[first : first + READ_AT_ONCE])
-        failed = {tp: found for tp, found in outcomes.items() if isinstance(found, Failure)}
         state.lead_all({tp: found for tp, found in outcomes.items() if isinstance(found, LeaderAndIsr)})
-        for tp, failure in failed.items():
-            if not failure.never_led:
-                refused.append(tp)
+        for tp, failure in outcomes.items():
+            if isinstance(failure, Failure) and not failure.never_led:
                 yield refused_znode(TopicPartitionStateZNode.path(tp), failure.reason)
-    return refused
 
 
 def log_dirs_failed(state: ClusterState) -> Steps[None]:

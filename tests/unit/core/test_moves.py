@@ -11,7 +11,7 @@ import pytest
 from controller.core.transitions import ReplicaState
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import SetData, ZkCode
-from controller.wire.znodes import IsrChangeNotificationZNode, encode_partitions
+from controller.wire.znodes import IsrChangeNotificationZNode, TopicPartitionStateZNode, encode_partitions
 from tests.worlds.stage import TP, Stage, leaders_in, move_to
 
 OTHER = TopicPartition("t", 1)
@@ -107,3 +107,19 @@ def test_a_move_that_is_taken_back_from_its_leader_is_heard_of_so(isr: tuple[int
     heard = dict.fromkeys((s.leader, s.leader_epoch - before) for to, s, _ in leaders_in(stage.take_sent()) if to == 1)
     assert list(heard) == TAKEN_BACK[isr]
     assert stage.leader()[2] == tuple(r for r in isr if r != 3)
+
+
+def test_a_move_that_waits_goes_on_when_its_leader_says_that_the_isr_changed() -> None:
+    """Its state znode is not watched meanwhile, and its timer may be long in coming."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    path = TopicPartitionStateZNode.path(TP)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == path else None
+    move_to(stage, 3, 2)
+    assert TP in stage.state.moves_that_wait
+    stage.tree.refusal = lambda _: None
+    stage.make(f"{IsrChangeNotificationZNode.path}/isr_change_0000000001", encode_partitions([TP]))
+    stage.run()
+    assert TP not in stage.state.moves_that_wait
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.run()
+    assert stage.assigned().replicas == (3, 2) and not stage.assigned().is_being_reassigned
