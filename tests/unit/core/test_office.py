@@ -360,3 +360,28 @@ def test_an_office_that_is_lost_before_it_is_watched_is_run_for_again(world: Any
         world.run(timer.event)
     assert len(lost) == 1 and named(world) == lost[0] and world.state.serving
     assert world.state.epoch == 2
+
+
+def test_an_election_that_zookeeper_refuses_is_tried_again_after_a_while(world: Any) -> None:
+    world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, Multi) else None
+    world.process(world.startup)
+    assert not world.events and [(timer.event, timer.after_ms) for timer in world.timers] == [
+        (events.Reelect(), RETRY_MS)
+    ]
+    world.tree.refusal, world.now_ms = lambda op: None, world.now_ms + RETRY_MS
+    world.run(world.timers.pop().event)
+    assert world.state.serving and world.state.epoch == 1
+
+
+def test_who_serves_goes_on_although_an_attempt_of_before_was_to_wait_longer(World: Any) -> None:
+    """The clock was set back since."""
+    world = World(auto_leader_rebalance_enable=True)
+    world.tree.refusal = lambda op: ZkCode.NO_AUTH if getattr(op, "path", None) == "/brokers/ids" else None
+    world.start()
+    world.tree.refusal, world.now_ms = lambda op: None, world.now_ms + RETRY_MS
+    world.run(world.timers.pop().event)
+    waits = [timer.event for timer in world.timers]
+    assert world.state.serving and waits == [events.AutoPreferredReplicaLeaderElection()]
+    world.now_ms -= RETRY_MS
+    world.run(events.Reelect())
+    assert world.state.serving and [timer.event for timer in world.timers] == waits

@@ -159,3 +159,11 @@ def test_a_topic_of_the_same_name_is_another(ends: str) -> None:
     assert KEPT.keys().isdisjoint(content(stage))
     move_to(stage, 3, 2)
     assert KEPT.keys().isdisjoint(content(stage))
+
+
+def test_what_others_take_out_does_not_come_back() -> None:
+    stage = with_topic(1, 2, 3, **{"0": [1, 2]})
+    others_write(stage, {"version": 3, "partitions": content(stage)["partitions"], "topic_id": KEPT["topic_id"]})
+    stage.run()
+    move_to(stage, 3, 2)
+    assert content(stage)["adding_replicas"] == {"0": [3]} and "of_tomorrow" not in content(stage)
