@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from controller.core import events
 from controller.core.transitions import ReplicaState
 from controller.wire.types import BrokerId, PartitionReplica, TopicPartition
-from controller.wire.zk_operations import SetData, ZkCode
+from controller.wire.zk_operations import Delete, SetData, ZkCode
 from controller.wire.znodes import IsrChangeNotificationZNode, TopicPartitionStateZNode, encode_partitions
 from tests.worlds.stage import TP, Stage, leaders_in, move_to
 
@@ -120,6 +121,30 @@ def test_a_move_that_waits_goes_on_when_its_leader_says_that_the_isr_changed() -
     stage.make(f"{IsrChangeNotificationZNode.path}/isr_change_0000000001", encode_partitions([TP]))
     stage.run()
     assert TP not in stage.state.moves_that_wait
+    stage.leader_writes(TP, (1, 2, 3))
+    stage.run()
+    assert stage.assigned().replicas == (3, 2) and not stage.assigned().is_being_reassigned
+
+
+@pytest.mark.parametrize("how", ["it is cancelled", "its topic vanishes"])
+def test_a_move_that_waited_is_forgotten_with_its_end(how: str) -> None:
+    """The next one of its partition is watched, and ends when its target is in sync."""
+    stage = stage_with(1, 2, 3, p0=(1, 2))
+    path = TopicPartitionStateZNode.path(TP)
+    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == path else None
+    move_to(stage, 3, 2)
+    assert TP in stage.state.moves_that_wait
+    stage.tree.refusal = lambda _: None
+    if how == "it is cancelled":
+        stage.run(events.ApiPartitionReassignment({TP: None}, 2))
+    else:
+        for below in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+            stage.others_write(Delete(TOPIC + below))
+        stage.run()
+        stage.topic("t", p0=(1, 2))
+        stage.run()
+    assert not stage.state.moves_that_wait and not stage.assigned().is_being_reassigned
+    move_to(stage, 3, 2, reply_to=3)
     stage.leader_writes(TP, (1, 2, 3))
     stage.run()
     assert stage.assigned().replicas == (3, 2) and not stage.assigned().is_being_reassigned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from itertools import product
 from random import Random
@@ -115,3 +116,41 @@ def test_states_are_as_told(seed: int) -> None:
     for _ in range(40):
         told.chance.choice(acts)()
         told.check()
+
+
+def said_of(state: ClusterState, topic: str) -> dict[str, object]:
+    """What the state shows of a topic, by name."""
+    names = [name for name in dir(ClusterState) if isinstance(inspect.getattr_static(ClusterState, name), property)]
+    found: dict[str, object] = {name: getattr(state, name) for name in names}
+    return {name: each for name, each in found.items() if f"'{topic}'" in repr(each)} | {"gauges": state.gauges()}
+
+
+def test_of_a_topic_that_is_gone_nothing_is_believed() -> None:
+    """Whatever was: a topic of the same name is another. What a broker said of its disk stays until it says more."""
+    told = Told(1)
+    state, partitions = told.state, [TopicPartition("a", p) for p in range(2)]
+    state.topic_learnt("b", TopicAssignment(partitions={0: ReplicaAssignment(replicas=BROKERS[:2])}))
+    state.start_partition_states({})
+    state.start_replica_states({}, ReplicaState.OFFLINE)
+    alone = said_of(state, "a")
+    moving = ReplicaAssignment(replicas=BROKERS[:2], adding_replicas=BROKERS[:1])
+    state.topic_learnt("a", TopicAssignment(partitions=dict.fromkeys(range(2), moving), topic_id="id", rest={"x": 1}))
+    for target in (PartitionState.NEW, PartitionState.OFFLINE):
+        state.put_partition_states(partitions, target)
+    state.put_replica_states(BROKERS[0], partitions, ReplicaState.NEW)
+    for tp in partitions:
+        state.lead(tp, LeaderAndIsr(leader=BROKERS[1], isr=BROKERS[:2]))
+        state.move_started(tp)
+    state.move_waits(partitions[0])
+    state.deletion_queued(["a"])
+    state.deletion_started(["a"])
+    state.deletion_waits(["a"])
+    shown = {"topics", "topic_ids", "leaderships", "partitions_being_reassigned", "moves_that_wait", "watched_states"}
+    deletion = {"topics_to_be_deleted", "topics_with_deletion_started", "topics_ineligible_for_deletion"}
+    assert said_of(state, "a").keys() == {*shown, *deletion, "gauges"}
+    state.topic_gone("a")
+    assert said_of(state, "a") == alone
+    assert state.topic_content("a") == TopicAssignment()
+    assert {state.partition_state(tp) for tp in partitions} == {PartitionState.NON_EXISTENT}
+    assert {state.replica_state(PartitionReplica(tp, BROKERS[0])) for tp in partitions} == {ReplicaState.NON_EXISTENT}
+    figures.check(state)
