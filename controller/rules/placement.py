@@ -105,7 +105,7 @@ def usable_brokers(brokers: Iterable[BrokerRack], mode: RackMode) -> list[Broker
     mixed = 0 < with_rack < len(by_id)
     if mode is RackMode.ENFORCED and mixed:
         raise AdminOperationFailed(MIXED_RACKS_ENFORCED)
-    if mode is RackMode.DISABLED or (mode is RackMode.SAFE and mixed):
+    if mode is RackMode.DISABLED or mixed:
         return [BrokerRack(broker_id=b.broker_id) for b in by_id]
     return by_id
 
@@ -186,7 +186,7 @@ def _rack_aware(racks: Mapping[BrokerId, str], numbers: range, replication_facto
             candidate = ids[_follower(first, shift * rack_count + step, count)]
             step += 1
             rack_is_free = racks[candidate] not in used_racks or len(used_racks) == rack_count
-            if rack_is_free and (candidate not in chosen or len(chosen) == count):
+            if rack_is_free and candidate not in chosen:
                 chosen.append(candidate)
                 used_racks.add(racks[candidate])
         assignment[partition] = tuple(chosen)

@@ -131,6 +131,10 @@ def test_refusals_come_in_order(count: int, factor: int, code: ErrorCode, messag
 ADD_REFUSED = [
     ("partition 0 is missing", {1: [0]}, 3, None, ErrorCode.UNKNOWN_SERVER_ERROR,
      "Unexpected existing replica assignment for topic 't', partition id 0 is missing. Assignment: Map(1 -> List(0))"),
+    ("there is only a partition beyond", {5: [0]}, 3, None, ErrorCode.UNKNOWN_SERVER_ERROR,
+     "Unexpected existing replica assignment for topic 't', partition id 0 is missing. Assignment: Map(5 -> List(0))"),
+    ("there is none", {}, 1, None, ErrorCode.UNKNOWN_SERVER_ERROR,
+     "Unexpected existing replica assignment for topic 't', partition id 0 is missing. Assignment: Map()"),
     ("a number would be given twice", {0: [0], 2: [1]}, 3, None, ErrorCode.UNKNOWN_SERVER_ERROR,
      "Unexpected existing replica assignment for topic 't', partition id 1 is missing. "
      "Assignment: Map(0 -> List(0), 2 -> List(1))"),
