@@ -235,9 +235,9 @@ def per_address_limits(text: str) -> dict[str, int]:
     """
     found = {}
     for entry in filter(None, (word.strip() for word in text.split(","))):
-        host, colon, count = entry.rpartition(":")
+        host, _, count = entry.rpartition(":")
         limit = whole(count.strip())
-        if not colon or not host or limit is None or limit > _INT_MAX:
+        if not host or limit is None or limit > _INT_MAX:
             raise ValueError(f"{entry!r} is not of the form host:count")
         found[_address(host.strip().strip("[]"))] = limit
     return found
