@@ -34,9 +34,7 @@ async def handle_find_coordinator(node: Node, request: Request) -> Body:
     """
     if int(getattr(request.body, "key_type", _GROUP)) != _GROUP:
         raise KafkaError(TRANSACTIONS_REFUSED, NO_TRANSACTIONS)
-    if not node.is_active:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if not node.knows_topic(GROUP_METADATA_TOPIC):
+    if not node.knows_topic(GROUP_METADATA_TOPIC):  # without office, no topic and no broker is known
         await node.groups_topic.ask_for(request.body.key, list(node.state.live_brokers.values()))
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partitions = node.state.topic_assignment(GROUP_METADATA_TOPIC)

@@ -11,7 +11,7 @@ import pytest
 
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkWriteOp
+from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkCode, ZkWriteOp
 from controller.wire.znodes import ConfigChangesZNode, ConfigEntityZNode
 from tests.worlds.alterations import check_alterations
 
@@ -115,3 +115,79 @@ def test_without_a_controller_nobody_writes_configs(play: Play) -> None:
         assert not tree.get(ConfigChangesZNode.path).children
 
     play(scenario, brokers=0)
+
+
+#: what of the writes of configs ZooKeeper refuses, where there are none yet
+REFUSED: list[tuple[str, Callable[[Any], bool]]] = [
+    ("the write", lambda op: isinstance(op, Multi) and op.ops[-1].path == PATH),
+    ("the creation", lambda op: isinstance(op, Create) and op.path == PATH),
+    ("the notice", lambda op: isinstance(op, Create) and op.path == ConfigChangesZNode.sequence_path),
+]
+
+
+@pytest.mark.parametrize("refused", [row[1] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_who_alters_configs_hears_that_zookeeper_refuses(play: Play, refused: Callable[[Any], bool]) -> None:
+    async def scenario(cluster: Any) -> None:
+        await created_without_configs(cluster)
+        tree = cluster.world.zookeeper.tree
+        tree.refusal = lambda op: ZkCode.NO_AUTH if refused(op) else None
+        assert await altered(cluster) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert not tree.get(ConfigChangesZNode.path).children
+
+    play(scenario, brokers=1)
+
+
+@pytest.mark.parametrize("times", [4, 5])
+def test_configs_that_appear_and_vanish_are_written_or_it_is_said(play: Play, times: int) -> None:
+    async def scenario(cluster: Any) -> None:
+        await created_without_configs(cluster)
+        tree, met = cluster.world.zookeeper.tree, 0
+
+        def meddle(op: Any) -> None:
+            nonlocal met
+            if isinstance(op, Create) and op.path == PATH and met < times:
+                met, tree.refusal = met + 1, lambda _: None
+                tree.write(Create(PATH, ConfigEntityZNode.encode(BETWEEN)), session=0, now_ms=0)
+                tree.refusal = meddle
+            elif isinstance(op, Multi) and op.ops[-1].path == PATH and met < times:
+                tree.refusal = lambda _: None
+                tree.write(Delete(PATH), session=0, now_ms=0)
+                tree.refusal = meddle
+
+        tree.refusal = meddle
+        code = await altered(cluster)
+        is_written = times < 5
+        assert code == (ErrorCode.NONE if is_written else ErrorCode.UNKNOWN_SERVER_ERROR)
+        assert json.loads(tree.get(PATH).payload)["config"] == (AFTER if is_written else BETWEEN)
+        assert len(tree.get(ConfigChangesZNode.path).children) == is_written
+
+    play(scenario, brokers=1)
+
+
+def test_configs_are_written_once_and_with_what_is_above_them(play: Play) -> None:
+    """Somebody has removed the parent of all configs of topics."""
+
+    async def scenario(cluster: Any) -> None:
+        tree = cluster.world.zookeeper.tree
+        tree.write(Delete("/config/topics"), session=0, now_ms=0)
+        rows = [{"name": "t", "num_partitions": 1, "replication_factor": 1,
+                 "configs": [{"name": "retention.ms", "value": "3"}]}]  # fmt: skip
+        answer = await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+        assert answer["topics"][0]["error_code"] == ErrorCode.NONE
+        found = tree.get(PATH)
+        assert (json.loads(found.payload)["config"], found.version) == (AFTER, 0)
+        assert tree.get("/config/topics").payload is None
+
+    play(scenario, brokers=1)
+
+
+async def created_without_configs(cluster: Any) -> None:
+    rows = [{"name": "t", "num_partitions": 1, "replication_factor": 1}]
+    await cluster.ask(ApiKey.CREATE_TOPICS, 5, {"topics": rows, "timeout": 5_000})
+    await cluster.zk(Delete(PATH))
+
+
+async def altered(cluster: Any) -> ErrorCode:
+    change = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "retention.ms", "value": "3"}]}
+    answer = await cluster.ask(ApiKey.ALTER_CONFIGS, 1, {"resources": [change], "validate_only": False})
+    return ErrorCode(answer["responses"][0]["error_code"])

@@ -49,6 +49,9 @@ CREATE_REFUSED: list[tuple[str, dict[str, Any], ErrorCode, str]] = [
     ("replicas and a count", topic("new", assignments=[{"partition_index": 0, "broker_ids": [1]}]),
      ErrorCode.INVALID_REQUEST, "Both numPartitions or replicationFactor and replicasAssignments were set. "
      "Both cannot be used at the same time."),
+    ("replicas and their number", topic("new", -1, assignments=[{"partition_index": 0, "broker_ids": [1]}]),
+     ErrorCode.INVALID_REQUEST, "Both numPartitions or replicationFactor and replicasAssignments were set. "
+     "Both cannot be used at the same time."),
     ("no partitions", topic("new", 0), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
     ("no replicas", topic("new", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR,
      "Replication factor must be larger than 0."),
