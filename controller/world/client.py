@@ -65,9 +65,9 @@ class BrokerConnection:
 
         A body in parts is never put together: what many peers get alike exists once, however slowly they read.
 
-        Raises: Disconnected, when the connection is or gets closed; TimeoutError after `timeout_s` (the connection is
-        then closed, because later answers could no longer be told from this one's); ProtocolError for bytes that
-        are no answer.
+        Raises: Disconnected, when the connection is or gets closed, as after bytes that are no answer; TimeoutError
+        after `timeout_s` (the connection is then closed, because later answers could no longer be told from this
+        one's).
         """
         if not self.is_open:
             raise Disconnected(f"connection to {self._connection.peer} is closed")

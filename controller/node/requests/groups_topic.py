@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.rules.placement import Chance
-from controller.wire.protocol import ApiKey, ProtocolError
+from controller.wire.protocol import ApiKey
 from controller.wire.types import Broker
 from controller.world.client import BrokerConnection
 from controller.world.ports import Network
@@ -45,7 +45,7 @@ class GroupsTopic:
             endpoint = reachable[self._chance.randrange(len(reachable))]
             try:
                 await self._ask(endpoint.host, endpoint.port, group)
-            except (OSError, ProtocolError):  # no connection, a closed one, or too late: all are OSErrors
+            except OSError:  # also of a connection that is closed, of an answer that is none, and of one that is late
                 return
 
     async def _ask(self, host: str, port: int, group: str) -> None:

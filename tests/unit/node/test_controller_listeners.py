@@ -52,6 +52,19 @@ def test_what_is_advertised_is_told() -> None:
     run_world(1, main)
 
 
+def test_a_start_returns_where_brokers_reach_it() -> None:
+    async def main(world: World) -> None:
+        cluster = Cluster(world, SETTINGS)
+        cluster.listeners = LISTENERS
+        controller = cluster.make()
+        assert await cluster.machine.run(controller.start()) == Endpoint(
+            host="controller-901", port=9092, listener="INTERNAL"
+        )
+        await cluster.machine.run(controller.stop())
+
+    run_world(1, main)
+
+
 def test_a_leader_without_the_listener_of_the_question_is_not_named() -> None:
     """Clients from Metadata 6 on hear why; the others are told to ask again."""
 

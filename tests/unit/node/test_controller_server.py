@@ -130,11 +130,11 @@ def test_an_unknown_api_versions_request_is_answered_in_the_oldest_format(play: 
         (answer,) = await frames_of(connection, 1)
         _, body = protocol.decode_response(ApiKey.API_VERSIONS, 3, answer)
         assert (int(body.error_code), len(body.api_keys)) == (0, 17)
-        connection.send(
-            request(ApiKey.API_VERSIONS, 3, 4, {"client_software_name": "-", "client_software_version": "1"})
-        )
-        (answer,) = await frames_of(connection, 1)
-        assert int(protocol.decode_response(ApiKey.API_VERSIONS, 3, answer)[1].error_code) == 42
+        for name, version in (("-", "1"), ("x", "1-"), ("", "1")):
+            software = {"client_software_name": name, "client_software_version": version}
+            connection.send(request(ApiKey.API_VERSIONS, 3, 4, software))
+            (answer,) = await frames_of(connection, 1)
+            assert int(protocol.decode_response(ApiKey.API_VERSIONS, 3, answer)[1].error_code) == 42
 
     play(scenario, brokers=0)
 

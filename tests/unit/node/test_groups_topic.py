@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
+import pytest
+
+from controller.node.requests.groups_topic import LIMIT_S, GroupsTopic
 from controller.sim.programs import FIRST_CONTROLLER
 from controller.wire.errors import ErrorCode
-from controller.wire.protocol import ApiKey
+from controller.wire.framing import FrameBuffer
+from controller.wire.protocol import ApiKey, Request, decode_request, encode_response
+from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.world.ports import Connection
+from controller.world.simulated.world import World, run_world
 from tests.sim.cluster import Cluster, play
 
 GROUPS = "__consumer_offsets"
@@ -53,3 +65,78 @@ def test_a_broker_that_does_not_answer_keeps_nobody_waiting_for_long(tmp_path: P
         raise AssertionError("no coordinator within a minute")
 
     play(5, tmp_path, scenario)
+
+
+Answer = Callable[[Request], bytes | None]
+
+
+class Brokers:
+    """One broker that answers as it is said, and what it sees of who asks it."""
+
+    def __init__(self, world: World, answer: Answer) -> None:
+        self.world, self.answer = world, answer
+        self.keys: list[str] = []
+        self.opened = self.closed = 0
+        self.topic = GroupsTopic(world.machine("controller").network, "INSIDE", Random(1))
+        endpoints = Endpoint(host="out", port=1, listener="OUTSIDE"), Endpoint(host="b", port=9092, listener="INSIDE")
+        self.broker = Broker(broker_id=BrokerId(1), endpoints=endpoints)
+
+    async def serve(self, connection: Connection) -> None:
+        self.opened += 1
+        frames = FrameBuffer()
+        while data := await connection.recv():
+            for frame in frames.feed(data):
+                request = decode_request(frame)
+                self.keys.append(request.body.key)
+                if (answer := self.answer(request)) is not None:
+                    connection.send(answer)
+        self.closed += 1
+
+    async def asks(self, *brokers: Broker) -> float:
+        """How long it took."""
+        began = self.world.clock.now_ms()
+        await self.world.machine("controller").run(self.topic.ask_for("g", brokers))
+        return (self.world.clock.now_ms() - began) / 1_000
+
+
+def says_yes(request: Request) -> bytes:
+    body = {"error_code": 0, "node_id": 1, "host": "b", "port": 1}
+    return encode_response(request.api_key, request.api_version, request.correlation_id, body)
+
+
+#: what a broker answers -> how long is it waited for, at least and at most
+ANSWERS: list[tuple[str, Answer, float, float]] = [
+    ("yes", says_yes, 0, 1),
+    ("half an answer", lambda request: struct.pack(">iih", 6, request.correlation_id, 0), 0, LIMIT_S),
+    ("an answer to another question", lambda request: struct.pack(">ii", 4, request.correlation_id + 1), 0, LIMIT_S),
+    ("nothing", lambda _: None, LIMIT_S, LIMIT_S + 0.1),
+]
+
+
+@pytest.mark.parametrize(("answer", "least", "most"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS])
+def test_a_broker_is_asked_once_at_a_time_and_left_then(answer: Answer, least: float, most: float) -> None:
+    async def main(world: World) -> None:
+        brokers = Brokers(world, answer)
+        await world.machine("b").network.listen("b", 9092, brokers.serve)
+        for times in (1, 2):
+            first = asyncio.ensure_future(brokers.asks(brokers.broker))
+            await asyncio.sleep(0)
+            assert await brokers.asks(brokers.broker) == 0, "one question is under way"
+            assert least <= await first <= most
+            await world.sleep(1)
+            assert (brokers.keys, brokers.opened, brokers.closed) == (["g"] * times, times, times)
+
+    run_world(1, main)
+
+
+def test_who_cannot_be_asked_is_left_to_the_next_question() -> None:
+    async def main(world: World) -> None:
+        brokers = Brokers(world, says_yes)
+        unreached = replace(brokers.broker, endpoints=brokers.broker.endpoints[:1])
+        for those in ((), (unreached,), (brokers.broker,)):  # the last one does not listen yet
+            assert await brokers.asks(*those) <= LIMIT_S
+        await world.machine("b").network.listen("b", 9092, brokers.serve)
+        await brokers.asks(unreached, brokers.broker)
+        assert brokers.keys == ["g"]
+
+    run_world(1, main)
