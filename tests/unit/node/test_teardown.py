@@ -15,6 +15,7 @@ from controller.wire.zk_operations import Exists, ZkCode, ZkOp, ZkResult, ZkUnre
 from controller.wire.znodes import BrokerIdZNode
 from controller.world.ports import ZkSession
 from controller.world.simulated.zookeeper import SimulatedConnector
+from tests.worlds.node import PORT
 
 Play = Callable[..., list[Any]]
 STEPS: dict[str, Callable[[Any], tuple[Any, str]]] = {
@@ -91,6 +92,8 @@ def test_a_session_that_ends_before_a_controller_has_started(play: Play, ends: s
             zookeeper.on_operation.remove(end)
             await asyncio.gather(*stops)
         assert machine.name not in zookeeper.sessions.values()
+        with pytest.raises(OSError):  # nobody listens
+            await cluster.client.network.connect(machine.name, PORT)
         return paths
 
     async def scenario(cluster: Any) -> None:
