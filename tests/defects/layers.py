@@ -41,6 +41,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "broker_sim/replicas": ("replicas", "broker"),
     "broker_sim/replicas/log_cleaner": ("log", "replicas"),
     "broker_sim/groups": ("groups", "broker"),
+    "broker_sim/trace": ("replicas", "broker"),
     "broker_sim/faults": ("faults",),
     "broker_sim/fluid": ("fluid", "rehearse"),
     "broker_sim/replay": ("replay",),

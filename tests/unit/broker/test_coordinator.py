@@ -77,11 +77,11 @@ def test_a_transactional_id_gets_no_producer_id(in_memory: Any) -> None:
 
 
 def placed_at(partition: int, leader: int) -> UpdateMetadataEntry:
-    """One partition of `__consumer_offsets` as an UpdateMetadata tells of it."""
-    ids = (BrokerId(leader),)
+    """One partition of `__consumer_offsets` as an UpdateMetadata tells of it: its first replica is no leader."""
+    ids = BrokerId(3 - leader), BrokerId(leader)
     return UpdateMetadataEntry(
         topic_partition=TopicPartition(GROUP_METADATA_TOPIC, partition),
-        state=LeaderAndIsr(leader=ids[0], isr=ids, controller_epoch=1),
+        state=LeaderAndIsr(leader=ids[1], isr=ids, controller_epoch=1),
         replicas=ids,
     )
 
