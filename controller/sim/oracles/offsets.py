@@ -143,7 +143,8 @@ def first_since(log: Log, timestamp: int, bound: int) -> ListedOffset | None:
     for header in headers_between(log, log.log_start_offset, log.leo):
         if header.max_timestamp < timestamp:
             continue
-        data = log.read(header.base_offset, max_bytes=header.size, bound=log.leo, min_one=True)
+        start = max(header.base_offset, log.log_start_offset)  # which may lie within the batch
+        data = log.read(start, max_bytes=header.size, bound=log.leo, min_one=True)
         for record in records.records_of(bytes(data[: header.size])):
             if record.timestamp >= timestamp and record.offset >= log.log_start_offset:
                 if record.offset >= bound:

@@ -18,7 +18,7 @@ QUESTIONS: Final[tuple[Question, ...]] = (
     of_topics.create,
     *(of_cluster.metadata, of_cluster.metadata_of_some, of_cluster.describe_cluster, of_cluster.find_coordinator),
     *(of_cluster.elections, of_cluster.moves),
-    *(of_configs.of_topics, of_configs.of_brokers, of_configs.altered),
+    *(of_configs.of_topics, of_configs.of_brokers, of_configs.altered, of_configs.altered_of_brokers),
     *(of_logs.records, of_logs.dirs, of_logs.log_dir_moves),
     of_groups.a_life,
     *(of_topics.grow, of_topics.delete),

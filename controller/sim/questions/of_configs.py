@@ -115,14 +115,39 @@ async def altered(inquiry: Inquiry) -> None:
         inquiry.expect("what stands there then", cluster.znode(path)["config"], anew)
 
 
-async def _alter(inquiry: Inquiry, topic: str, edits: Sequence[tuple[str, int, str | None]], *, tries: bool) -> int:
-    rows = [{"name": name, "config_operation": operation, "value": value} for name, operation, value in edits]
-    resource = {"resource_type": OF_TOPIC, "resource_name": topic, "configs": rows}
+async def altered_of_brokers(inquiry: Inquiry) -> None:
+    """What one edit does not name stays, of a broker and of all; at last there is what was there before."""
+    number = inquiry.chance.choice(inquiry.brokers)
+    for name, at in ((str(number), number), ("", inquiry.chance.choice(inquiry.brokers))):
+        entity = name or "<default>"
+        before = _stored(inquiry, entity)
+        for edit, more in (
+            (("background.threads", SET, "9"), {"background.threads": "9"}),
+            (("num.io.threads", SET, "7"), {"background.threads": "9", "num.io.threads": "7"}),
+            (("background.threads", DELETE, None), {"num.io.threads": "7"}),
+            (("num.io.threads", DELETE, None), {}),
+        ):
+            code = await _alter(inquiry, name, [edit], tries=False, kind=OF_BROKER, at=at)
+            inquiry.expect_code(f"an edit {edit} of broker {entity}", code)
+            inquiry.expect(f"what stands there after {edit}", _stored(inquiry, entity), {**before, **more})
+
+
+async def _alter(
+    inquiry: Inquiry,
+    name: str,
+    edits: Sequence[tuple[str, int, str | None]],
+    *,
+    tries: bool,
+    kind: int = OF_TOPIC,
+    at: int | None = None,
+) -> int:
+    rows = [{"name": config, "config_operation": operation, "value": value} for config, operation, value in edits]
+    resource = {"resource_type": kind, "resource_name": name, "configs": rows}
     body = {"resources": [resource], "validate_only": tries}
-    answer = await _ask_anybody(inquiry, ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
+    answer = await _ask_anybody(inquiry, ApiKey.INCREMENTAL_ALTER_CONFIGS, body, at=at)
     return int(answer.responses[0].error_code)
 
 
-async def _ask_anybody(inquiry: Inquiry, api_key: ApiKey, body: Mapping[str, Any]) -> Any:
-    number = inquiry.chance.choice((*inquiry.brokers, inquiry.controller()))
+async def _ask_anybody(inquiry: Inquiry, api_key: ApiKey, body: Mapping[str, Any], *, at: int | None = None) -> Any:
+    number = inquiry.chance.choice((*inquiry.brokers, inquiry.controller())) if at is None else at
     return await inquiry.ask(number, api_key, inquiry.chance.randint(0, 1), body)

@@ -87,16 +87,20 @@ class _Story:
         await self._committed(nobody, -1, self._drawn(2, 8), {MISSING: missing})
         await self.described("Dead", [])
         for other in [number for number in self._inquiry.brokers if number != self._coordinator][:1]:
-            version = self._drawn(1, 7)
-            body = {
-                "group_id": self._group,
-                "topics": [{"name": TOPIC, "partition_indexes": [0]}],
-                "require_stable": False,
-            }
+            await self._elsewhere(other)
+
+    async def _elsewhere(self, other: int) -> None:
+        """Version 1 tells the group's error of each partition, later ones once, and list nothing."""
+        for version in (1, self._drawn(2, 7)):
+            topics = [{"name": TOPIC, "partition_indexes": [0]}]
+            body = {"group_id": self._group, "topics": topics, "require_stable": False}
             answer = await self._ask(ApiKey.OFFSET_FETCH, version, body, at=other)
-            rows = [row.error_code for topic in answer.topics for row in topic.partitions]
-            codes = {ErrorCode.of(code) for code in (rows if version == 1 else [answer.error_code, *rows])}
-            self._inquiry.expect(f"OffsetFetch {version} elsewhere", codes, {ErrorCode.NOT_COORDINATOR})
+            codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+            if version > 1:
+                self._inquiry.expect(f"the topics in OffsetFetch {version} elsewhere", list(answer.topics), [])
+                codes = [answer.error_code]
+            found = [ErrorCode.of(code) for code in codes]
+            self._inquiry.expect(f"OffsetFetch {version} elsewhere", found, [ErrorCode.NOT_COORDINATOR])
 
     # -- joining ---------------------------------------------------------------------------------------------------
 
@@ -181,6 +185,7 @@ class _Story:
         await self._committed(one, 9, version, {TOPIC: ErrorCode.ILLEGAL_GENERATION, MISSING: missing})
         for length, right in ((4097, ErrorCode.OFFSET_METADATA_TOO_LARGE), (4096, ErrorCode.NONE)):
             await self._committed(one, 1, version, {TOPIC: right}, "é" * length)  # Java counts letters, not bytes
+        await self._committed(one, 9, version, {TOPIC: ErrorCode.ILLEGAL_GENERATION}, "é" * 4097)
         await self._committed(one, 1, version, {TOPIC: ErrorCode.NONE})
         asked = {"topics": [{"name": TOPIC, "partition_indexes": [0]}, {"name": MISSING, "partition_indexes": [0]}]}
         epoch = EPOCH if version >= EPOCHS_FROM else -1
@@ -195,7 +200,7 @@ class _Story:
     async def _committed(
         self, seat: _Seat, generation: int, version: int, right: Mapping[str, ErrorCode], text: str = METADATA
     ) -> None:
-        """A commit for partition 0 of each of these topics."""
+        """A commit for partition 0 of each of these topics, which is named twice: the last row counts."""
         who = self._who(seat, generation)
         who["generation_id_or_member_epoch"] = who.pop("generation_id")
         row = {
@@ -204,7 +209,7 @@ class _Story:
             "committed_leader_epoch": EPOCH,
             "committed_metadata": text,
         }
-        topics = [{"name": name, "partitions": [row]} for name in right]
+        topics = [{"name": name, "partitions": [{**row, "committed_offset": 1}, row]} for name in right]
         body = {**who, "retention_time": -1, "topics": topics}
         answer = await self._ask(ApiKey.OFFSET_COMMIT, version, body)
         found = {topic.name: ErrorCode.of(topic.partitions[0].error_code) for topic in answer.topics}

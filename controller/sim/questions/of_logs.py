@@ -6,7 +6,9 @@ Source: spec broker.md §3 to §6, §10.4, §11.2, §11.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +19,10 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch, iterate
 
-#: Times of the records that are written, beside the time of the question, in ms: not in order.
+#: Times of the records that are written, beside the time of the question, in ms, not in order; and where batches begin.
 TIMES_MS: Final = (0, 40, 20, 60, 60)
+BATCHES: Final = (0, 3, 4)
+#: Within the first batch, which stays as a whole.
 EARLIEST, LATEST = -2, -1
 DELETED: Final = 2
 
@@ -27,8 +31,9 @@ async def records(inquiry: Inquiry) -> None:
     """What was written is read again, at its offsets, with its times; what was deleted is not."""
     chance, now_ms = inquiry.chance, inquiry.cluster.world.clock.now_ms()
     leader, epoch = _leader(inquiry)
-    batches = [build_batch([Record(0, now_ms + ms, b"k%d" % n, b"v%d" % n)]) for n, ms in enumerate(TIMES_MS)]
-    for number, batch in enumerate(batches):
+    written = [Record(0, now_ms + ms, b"k%d" % n, b"v%d" % n) for n, ms in enumerate(TIMES_MS)]
+    batches = [build_batch(_numbered(written[one:next_one])) for one, next_one in pairwise((*BATCHES, len(written)))]
+    for number, batch in zip(BATCHES, batches, strict=True):
         answer = await _produce(inquiry, leader, chance.randint(3, 8), batch)
         found = ErrorCode.of(answer.error_code), int(answer.base_offset)
         inquiry.expect(f"Produce of record {number}", found, (ErrorCode.NONE, number))
@@ -48,6 +53,11 @@ async def records(inquiry: Inquiry) -> None:
     inquiry.expect("Produce to the groups' topic", ErrorCode.of(of_groups.error_code) in refusals, True)
     await _offsets(inquiry, leader, epoch, now_ms)
     await _deleted(inquiry, leader, epoch, now_ms)
+
+
+def _numbered(written: Sequence[Record]) -> list[Record]:
+    """With the offsets of a batch's records, from 0 on."""
+    return [replace(record, offset=number) for number, record in enumerate(written)]
 
 
 async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> None:
@@ -95,7 +105,7 @@ async def _deleted(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
     inquiry.expect_code("Fetch of what is deleted", gone.error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
     inquiry.expect("where the log begins then", int(left.log_start_offset), DELETED)
     offsets = [record.offset for record in iterate(bytes(left.records or b""))]
-    inquiry.expect("what is left", offsets, list(range(DELETED, end)))
+    inquiry.expect("what is left, with the batch that it is in", offsets, list(range(end)))
     for asked, right in ((EARLIEST, (DELETED, -1)), (now_ms, (DELETED, now_ms + TIMES_MS[DELETED]))):
         answered = await _offset(inquiry, leader, epoch, asked)
         inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked} then", answered, right)
