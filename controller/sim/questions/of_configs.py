@@ -118,7 +118,7 @@ async def altered(inquiry: Inquiry) -> None:
 async def altered_of_brokers(inquiry: Inquiry) -> None:
     """What one edit does not name stays, of a broker and of all; at last there is what was there before."""
     number = inquiry.chance.choice(inquiry.brokers)
-    for name, at in ((str(number), number), ("", inquiry.chance.choice(inquiry.brokers))):
+    for name, at in ((str(number), number), ("", inquiry.chance.choice((inquiry.brokers[-1], inquiry.controller())))):
         entity = name or "<default>"
         before = _stored(inquiry, entity)
         for edit, more in (
