@@ -32,7 +32,7 @@ TOLD: Mapping[ApiKey, str] = {
     ApiKey.JOIN_GROUP: "error_code generation_id protocol_name leader member_id metadata",
     ApiKey.HEARTBEAT: "error_code",
     ApiKey.LEAVE_GROUP: "error_code",
-    ApiKey.SYNC_GROUP: "error_code assignment",
+    ApiKey.SYNC_GROUP: "error_code assignment protocol_type protocol_name",
     ApiKey.DESCRIBE_GROUPS: "error_code group_state protocol_data member_id client_id member_metadata "
     "member_assignment authorized_operations",
     ApiKey.LIST_GROUPS: "group_id protocol_type group_state",

@@ -45,8 +45,8 @@ async def metadata_of_some(inquiry: Inquiry) -> None:
     """Of named topics each gets its row; who is not there an error, and is not made."""
     for number in (inquiry.chance.choice(inquiry.brokers), inquiry.controller()):
         version = inquiry.chance.randint(4, 9)
-        topics = _Right(inquiry.cluster, number, version).topics()
-        names = [*inquiry.chance.sample(topics, 1), MISSING, IMPOSSIBLE]
+        head = _Right(inquiry.cluster, number, version)
+        names = [*inquiry.chance.sample(head.topics(), 1), MISSING, IMPOSSIBLE]
         body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
         answer = await inquiry.ask(number, ApiKey.METADATA, version, body)
         found = {row.name: (ErrorCode.of(row.error_code), len(row.partitions)) for row in answer.topics}
@@ -55,7 +55,9 @@ async def metadata_of_some(inquiry: Inquiry) -> None:
             MISSING: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
             IMPOSSIBLE: (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
         }
-        inquiry.expect(f"Metadata {version} of {number} about {names}", found, right)
+        what = f"Metadata {version} of {number} about {names}"
+        head.expect_head(inquiry, what, answer, asks=False)
+        inquiry.expect(what, found, right)
 
 
 async def describe_cluster(inquiry: Inquiry) -> None:

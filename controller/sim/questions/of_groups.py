@@ -21,8 +21,8 @@ from controller.wire.protocol import ApiKey
 
 COMMITTED, EPOCH, METADATA = 5, 3, "so far"
 #: From these versions on members are static, ids are given before one joins, commits have epochs, several leave at
-#: once, and groups are listed with states and by them.
-STATIC_FROM, KNOWN_FROM, EPOCHS_FROM, LEAVES_FROM, STATES_FROM = 5, 4, 6, 3, 4
+#: once, groups are listed with states and by them, and a SyncGroup is told of its protocol.
+STATIC_FROM, KNOWN_FROM, EPOCHS_FROM, LEAVES_FROM, STATES_FROM, NAMES_FROM = 5, 4, 6, 3, 4, 5
 #: What everybody may do with a group: bits of `AclOperation`.
 MAY_WITH_GROUP: Final = 328
 
@@ -137,6 +137,10 @@ class _Story:
         synced = await self._ask(ApiKey.SYNC_GROUP, version, body)
         found = ErrorCode.of(synced.error_code), bytes(synced.assignment)
         self._inquiry.expect(f"SyncGroup {version}", found, (ErrorCode.NONE, seat.assignment))
+        if version >= NAMES_FROM:
+            self._inquiry.expect(
+                f"SyncGroup {version}", (synced.protocol_type, synced.protocol_name), tuple(names.values())
+            )
 
     async def two_join(self, one: _Seat, two: _Seat) -> None:
         """The second waits for the first, which hears of it by its heartbeat, and joins again."""
@@ -163,7 +167,8 @@ class _Story:
         return ErrorCode.of(answer.error_code)
 
     async def refusals(self, one: _Seat) -> None:
-        """Heartbeats of whom the coordinator takes for alive, of another generation, of nobody, and elsewhere."""
+        """Heartbeats of whom the coordinator takes for alive, of another generation, of nobody, and elsewhere; and who
+        joins with a protocol of its own."""
         nobody = _Seat(one.version, None, b"", "nobody")
         fenced = _Seat(one.version, one.instance, b"", "nobody")
         found = [await self._beat(one, 1), await self._beat(one, 7), await self._beat(nobody, 1)]
@@ -172,6 +177,11 @@ class _Story:
         fencing = ErrorCode.FENCED_INSTANCE_ID if is_static else ErrorCode.UNKNOWN_MEMBER_ID
         right = [ErrorCode.NONE, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, fencing]
         self._inquiry.expect("heartbeats", found, right)
+        body = join_body(self._group, "", None, session_ms=30_000, rebalance_ms=30_000)
+        strange = body | {"protocols": [{"name": "strange", "metadata": b""}]}
+        joined = await self._ask(ApiKey.JOIN_GROUP, self._drawn(0, 7), strange)
+        no_protocol = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        self._inquiry.expect_code("who joins with no protocol of the others", joined.error_code, no_protocol)
         for other in [number for number in self._inquiry.brokers if number != self._coordinator][:1]:
             elsewhere = await self._beat(one, 1, at=other)
             self._inquiry.expect("a heartbeat elsewhere", elsewhere, ErrorCode.NOT_COORDINATOR)
