@@ -125,9 +125,9 @@ class World:
             self.process(self.events.popleft())
 
     def process(self, event: Event) -> None:
-        """Drives one recipe to its end; then its gauges must equal a recount."""
+        """Drives one recipe to its end; then its gauges must equal a recount, and who counts as online has a leader."""
         drive_now(step.handle(self.state, event, self.now_ms), self.perform)
-        figures.check(self.state, event)
+        figures.check_after(self.state, event)
 
     def perform(self, effect: Effect) -> Any:
         """What the shell does."""

@@ -39,8 +39,21 @@ def is_imbalanced(state: ClusterState, tp: TopicPartition) -> bool:
     return first in leadership.isr if first in assignment.adding_replicas else leadership.leader != first
 
 
+def leaderless_online(state: ClusterState) -> list[TopicPartition]:
+    """Partitions that count as online and have lost their leader: none, but of topics that are to be deleted."""
+    without = [tp for tp, leadership in state.leaderships.items() if leadership.leader is None]
+    online = [tp for tp in without if state.partition_state(tp) is PartitionState.ONLINE]
+    return [tp for tp in online if not state.is_queued_for_deletion(tp.topic)]
+
+
 def check(state: ClusterState, what: object = None) -> None:
     """The gauges equal both recounts: this one, and the one that the simulation makes."""
     gauges = state.gauges()
     assert gauges == counted(state), what
     assert state.recount().items() <= gauges.items(), what
+
+
+def check_after(state: ClusterState, event: object) -> None:
+    """`check`, and what an event leaves behind: who counts as online has a leader."""
+    check(state, event)
+    assert not leaderless_online(state), event

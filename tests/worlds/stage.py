@@ -60,7 +60,7 @@ class Stage(World):
             self._renew()
         if not self.recounts:
             return
-        figures.check(self.state, event)
+        figures.check_after(self.state, event)
 
     def perform(self, effect: Effect) -> Any:
         if not isinstance(effect, Read | Write):

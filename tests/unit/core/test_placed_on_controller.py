@@ -236,3 +236,28 @@ def test_few_former_controllers_are_remembered(world: Any) -> None:
         world.others_write(SetData("/controller", ControllerZNode.encode(BrokerId(number), 0)))
         world.run()
     assert list(world.state.brokerless) == [100, *range(200 + BROKERLESS_MAX, 200 + 2 * BROKERLESS_MAX)]
+
+
+def test_a_broker_that_loses_the_office_while_it_is_looked_at_keeps_its_replicas() -> None:
+    """Before whichever step: that it is registered no more says nothing then, since the office is another's."""
+    for at_step in itertools.count(1):
+        world, steps = World(), 0
+        world.broker_starts(1, 2, 3)
+        world.others_write(Create("/controller", ControllerZNode.encode(BrokerId(3), 0), ephemeral=True))
+        perform = world.perform
+
+        def another_follows(effect: Any, world: World = world, at_step: int = at_step, perform: Any = perform) -> Any:
+            nonlocal steps
+            steps += isinstance(effect, Read | Write)
+            if steps == at_step and isinstance(effect, Read | Write):
+                world.broker_dies(3)
+                world.others_write(Delete("/controller"))
+                world.others_write(Create("/controller", ControllerZNode.encode(BrokerId(OTHER), 0), ephemeral=True))
+            return perform(effect)
+
+        world.perform = another_follows
+        world.start()
+        if steps < at_step:
+            break
+        assert set(world.state.brokerless) == {100, OTHER}, f"before step {at_step}"
+    assert at_step > 3
