@@ -54,12 +54,16 @@ def test_one_partition_told_twice_stays_new(state: ClusterState) -> None:
     assert entry.is_new
 
 
-def test_one_replica_stopped_twice_stays_deleted(state: ClusterState) -> None:
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("second", [True, False])
+def test_one_replica_stopped_twice_is_deleted_if_one_of_them_says_so(
+    state: ClusterState, first: bool, second: bool
+) -> None:
     batch = RequestBatch()
-    batch.add_stop_replica(BrokerId(1), TP, stop_epoch(state, TP), delete=True)
-    batch.add_stop_replica(BrokerId(1), TP, stop_epoch(state, TP), delete=False)
+    for delete in (first, second):
+        batch.add_stop_replica(BrokerId(1), TP, stop_epoch(state, TP), delete=delete)
     (request,) = sent(state, batch)
-    assert [e.delete_partition for e in request.partition_states] == [True]
+    assert [e.delete_partition for e in request.partition_states] == [first or second]
 
 
 def test_order_and_addressees(state: ClusterState) -> None:
