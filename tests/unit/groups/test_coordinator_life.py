@@ -117,6 +117,23 @@ def test_a_timer_is_set_for_when_the_next_thing_is_due_and_no_sooner_than_in_a_m
     play(scenario)
 
 
+def test_a_group_has_one_timer_at_a_time() -> None:
+    """Else each heartbeat of each member would leave one, until the session that it began is over."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        member, timers = await at.member("a"), []
+        for _ in range(4):
+            await world.sleep(1)
+            assert at.beat("a", member) is NONE
+            timers.append(at.groups.entry("a").timer)
+        assert [timer.cancelled() for timer in timers] == [True, True, True, False]
+        await at.groups.stop()
+        assert timers[-1].cancelled()
+
+    play(scenario)
+
+
 def test_a_new_group_waits_as_long_and_takes_as_many_as_its_broker_says() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world, group_initial_rebalance_delay_ms=700, group_max_size=2).start()

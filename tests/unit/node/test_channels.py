@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
@@ -122,6 +123,15 @@ class StubBroker:
                     connection.send(
                         protocol.encode_response(request.api_key, request.api_version, request.correlation_id, answer)
                     )
+
+
+class Impatient(StubBroker):
+    """Closes each connection after half a second, as brokers close idle ones."""
+
+    async def serve(self, connection: Connection) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await super().serve(connection)
 
 
 class Stubborn(Supervisor):
@@ -267,12 +277,25 @@ def test_a_request_that_failed_is_sent_again_first(script: Any) -> None:
     assert failed[0]["reason"]
 
 
+def test_a_connection_that_was_closed_meanwhile_costs_no_attempt() -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, Impatient())
+        bench.channels.add([broker(1)])
+        for _ in range(3):
+            bench.channels.send([metadata(1)])
+            await asyncio.sleep(1)
+        assert (len(stub.seen), stub.connections) == (3, 3)
+        assert bench.channels.gauges()[BrokerId(1)].failures == 0
+
+    assert not [line for line in play(scenario) if line["event"] == ev.REQUEST_FAILED]
+
+
 def test_a_broker_that_is_not_there_yet_is_tried_until_it_is() -> None:
     async def scenario(bench: Bench) -> None:
         bench.channels.add([broker(1)])
         bench.channels.send([metadata(1)])
         await asyncio.sleep(10)
-        assert bench.channels.gauges()[BrokerId(1)].failures > 50
+        assert 50 < bench.channels.gauges()[BrokerId(1)].failures < 150
         stub = await bench.start(1, StubBroker())
         await asyncio.sleep(1)
         assert stub.seen == ["UPDATE_METADATA"]

@@ -76,6 +76,17 @@ def test_what_holds_already_is_not_waited_for() -> None:
     play(scenario)
 
 
+def test_what_holds_by_the_end_counts_though_no_event_came() -> None:
+    """An answer of a broker that is no event may have made it true."""
+
+    async def scenario(bench: Bench) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        assert await bench.loop.until(lambda: loop.time() > began_s + 5, 10)
+
+    play(scenario)
+
+
 def test_nothing_is_left_of_who_has_been_answered() -> None:
     """Else each request of a client would be kept as long as the controller runs."""
     answers: list[weakref.ref[Any]] = []

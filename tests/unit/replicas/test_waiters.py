@@ -40,5 +40,11 @@ def test_a_wait_ends_with_a_change_or_with_its_time_and_leaves_nothing() -> None
         assert await woken([one, other], loop.time() + 3.0) is False
         assert (loop.time(), len(one), len(other)) == (5.0, 0, 0)
         assert await woken([one], loop.time()) is False
+        gives_up = asyncio.ensure_future(woken([one, other], loop.time() + 3.0))  # as when its client is gone
+        await asyncio.sleep(1.0)
+        assert (len(one), len(other)) == (1, 1)
+        gives_up.cancel()
+        await asyncio.gather(gives_up, return_exceptions=True)
+        assert (len(one), len(other)) == (0, 0)
 
     run(main())

@@ -142,6 +142,29 @@ def test_producers_wait_each_for_its_time_and_are_counted_meanwhile(tmp_path: Pa
     run(tmp_path, scenario, brokers=(1, 2), replica_lag_time_max_ms=1_000_000)
 
 
+def test_who_gives_up_waits_no_longer(tmp_path: Path) -> None:
+    """A client that goes takes its requests along."""
+
+    async def scenario(cluster: Cluster) -> None:
+        manager = cluster.nodes[1].manager
+        cluster.appoint(A, 1, (1, 2), (1, 2))
+        cluster.nodes[2].paused.add(A)
+        cluster.appoint(A, 1, (1, 2), (1, 2))
+        meters = manager.table.meters
+        asked = (
+            asyncio.ensure_future(manager.producing.produce({A: batch()}, acks=-1, timeout_ms=9_000)),
+            asyncio.ensure_future(fetched(cluster, wanted(b=0), max_wait_ms=9_000)),
+        )
+        await cluster.world.sleep(1)
+        assert (meters.waiting_produce, meters.waiting_fetch) == (1, 1)
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert (meters.waiting_produce, meters.waiting_fetch) == (0, 0)
+
+    run(tmp_path, scenario, brokers=(1, 2), replica_lag_time_max_ms=1_000_000)
+
+
 # -- those who fetch --------------------------------------------------------------------------------------------------
 
 
