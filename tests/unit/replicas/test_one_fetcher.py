@@ -18,7 +18,7 @@ from broker_sim.log.leader_epochs import LeaderEpochs
 from broker_sim.log.log import Log
 from broker_sim.replicas.fetcher import ReplicaFetcher
 from broker_sim.replicas.log_dir_moves import cut_to_current
-from broker_sim.replicas.types import EpochEnd, FetchResult
+from broker_sim.replicas.types import LATEST_TIMESTAMP, EpochEnd, FetchResult
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -271,6 +271,80 @@ def test_a_log_is_not_cut_to_an_offset_that_is_none(end: int, asked: str) -> Non
             assert (own.records, fetcher.failed_partitions) == ([4, 4, 4], 1)
         else:
             assert own.records == [4, 4], "cut to the high watermark"
+        await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
+
+    run(main())
+
+
+@pytest.mark.parametrize("asked", ["epochs", "end", "start"])
+@pytest.mark.parametrize("meanwhile", ["given up", "begun anew"])
+def test_what_was_answered_to_a_replica_that_is_followed_no_more_cuts_nothing(asked: str, meanwhile: str) -> None:
+    """It may be a leader by now, or follow another one, with records that the answer knows nothing of."""
+
+    async def main() -> None:
+        own, begun, emptied = PlainLog(), list[int](), list[int]()
+        own.take([4, 4, 4])
+        scene = Scene(PlainLog(), PlainLog(), 0, 4)
+        partition: Any = SimpleNamespace(
+            topic_partition=TP, log=own, hw=3, truncate=own.truncate, truncate_fully=emptied.append
+        )
+
+        def change(what: str) -> bool:
+            """Whether this is the answer that comes too late."""
+            if asked != what or begun:
+                return False
+            begun.append(5)
+            fetcher.remove(TP) if meanwhile == "given up" else fetcher.add(partition, epoch=5, offset=3)
+            return True
+
+        async def epoch_ends(epochs: Any) -> Any:
+            return {TP: EpochEnd(error=ErrorCode.NONE, leader_epoch=4, end_offset=1 if change("epochs") else 3)}
+
+        async def exchange(due: Any, *, max_wait_ms: int) -> Any:
+            await asyncio.sleep(9 if begun else 0.1)
+            return {TP: FetchResult(error=ErrorCode.OFFSET_OUT_OF_RANGE)}
+
+        async def list_offset(tp: TopicPartition, *, timestamp: int, **_: Any) -> tuple[ErrorCode, int]:
+            if timestamp == LATEST_TIMESTAMP:
+                return ErrorCode.NONE, 1 if change("end") else 90
+            return ErrorCode.NONE, 20 if change("start") else 0
+
+        client: Any = SimpleNamespace(
+            epoch_ends=epoch_ends, exchange=exchange, list_offset=list_offset, close=lambda: None
+        )
+        scene.table.wait_for_disks = lambda sizes: asyncio.sleep(0)
+        scene.table.follower_quota.record = lambda size_bytes, now_ms: None
+        fetcher = ReplicaFetcher(scene.table, client, lambda tp: False, 1)
+        fetcher.add(partition, epoch=4, offset=3)
+        await asyncio.sleep(5)
+        assert begun and (own.records, emptied) == ([4, 4, 4], [])
+        await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
+
+    run(main())
+
+
+def test_who_is_added_while_others_are_asked_about_does_not_wait_for_a_backoff() -> None:
+    async def main() -> None:
+        loop, logs = asyncio.get_running_loop(), (PlainLog(), PlainLog())
+        scene, asked_at, others = Scene(PlainLog(), PlainLog(), 0, 4), list[float](), list[Any]()
+        for number, log in enumerate(logs):
+            log.take([4])
+            others.append(
+                SimpleNamespace(topic_partition=TopicPartition("t", number), log=log, hw=1, truncate=log.truncate)
+            )
+
+        async def epoch_ends(epochs: Any) -> Any:
+            asked_at.append(loop.time())
+            await asyncio.sleep(0.1)
+            if len(asked_at) == 1:
+                fetcher.add(others[1], epoch=4, offset=1)
+            return {tp: EpochEnd(error=ErrorCode.UNKNOWN_LEADER_EPOCH) for tp in epochs}
+
+        client: Any = SimpleNamespace(epoch_ends=epoch_ends, close=lambda: None)
+        fetcher = ReplicaFetcher(scene.table, client, lambda tp: False, 1)
+        fetcher.add(others[0], epoch=4, offset=1)
+        await asyncio.sleep(0.5)
+        assert [at - asked_at[0] for at in asked_at] == pytest.approx([0, 0.1])
         await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
 
     run(main())
