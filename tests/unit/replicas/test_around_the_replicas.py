@@ -272,3 +272,23 @@ def test_topics_without_settings_of_their_own_share_one_value(tmp_path: Path) ->
         assert {log.config.segment_bytes for log in manager.table.dirs.all_logs()} == {7_000}
 
     run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("of_one_topic", [True, False])
+@pytest.mark.parametrize("was", ["the leader", "a follower", "not here"])
+def test_how_many_must_be_in_sync_counts_for_a_leader_whatever_it_was_when_that_was_said(
+    tmp_path: Path, was: str, of_one_topic: bool
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        configs, tp = cluster.nodes[2].manager.configs, PARTITIONS[0]
+        if was != "not here":
+            cluster.appoint(tp, 2 if was == "the leader" else 1, (1, 2), (1, 2), is_new=True)
+        for value, error in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), (None, ErrorCode.NONE)):
+            values = {} if value is None else {"min.insync.replicas": value}
+            configs.set_topic_config("t", values) if of_one_topic else configs.set_broker_config(values)
+            cluster.appoint(tp, 2, (2,), (1, 2))
+            assert (await cluster.produce(tp, 2, acks=-1)).error is error
+            if was == "a follower":
+                cluster.appoint(tp, 1, (1, 2), (1, 2))
+
+    Cluster.run(tmp_path, scenario, brokers=(1, 2))

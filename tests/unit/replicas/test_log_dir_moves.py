@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker_sim.log import checkpoints
+from broker_sim.replicas.types import DeleteRecordsResult
 from controller.wire.errors import ErrorCode
 from controller.wire.records import build_values, iterate
 from controller.wire.types import TopicPartition
@@ -407,6 +408,8 @@ def test_a_dir_that_fails_ends_a_move(cluster_of: type[Cluster], tmp_path: Path,
         assert codes[f"1-{failing}"] is ErrorCode.KAFKA_STORAGE_ERROR
         if survives:
             assert (values(cluster), place(cluster)) == (numbers(20), "1-a")
+            deleted = await manager.offsets.delete_records({TP: 5}, timeout_ms=1_000)
+            assert deleted == {TP: DeleteRecordsResult(low_watermark=5)}, "the future log has none of them any more"
             assert move(cluster, tmp_path, "b") is ErrorCode.KAFKA_STORAGE_ERROR
             assert move(cluster, tmp_path, "c") is ErrorCode.KAFKA_STORAGE_ERROR, "not while any dir is offline"
         else:
@@ -417,15 +420,18 @@ def test_a_dir_that_fails_ends_a_move(cluster_of: type[Cluster], tmp_path: Path,
     run(cluster_of, tmp_path, scenario, dirs=("a", "b", "c"), **PIECES)
 
 
+@pytest.mark.parametrize("failing", ["append", "replace", "rename"])
 def test_a_disk_that_fails_while_it_is_copied_to_ends_the_move_and_nothing_else(
-    cluster_of: type[Cluster], tmp_path: Path
+    cluster_of: type[Cluster], tmp_path: Path, failing: str
 ) -> None:
+    """Be it that the log is there, and only its folder cannot be given its name."""
+
     async def scenario(cluster: Cluster) -> None:
         await filled(cluster)
         files = cluster.nodes[1].manager.table.dirs.files
 
         def full(operation: str, path: Any) -> None:
-            if "-future" in str(path) and operation == "append":
+            if "-future" in str(path) and operation == failing:
                 raise OSError(28, "No space left on device")
 
         files.before = full
