@@ -134,13 +134,14 @@ def test_whenever_a_stop_comes_into_a_start_no_session_is_left(play: Play) -> No
 def test_whatever_fails_while_a_session_is_renewed_ends_no_controller(
     play: Play, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """It is tried again. Source: Kafka 3.9 `ZooKeeperClient.reinitialize`."""
+    """It is tried again, once a second. Source: Kafka 3.9 `ZooKeeperClient.reinitialize`."""
 
     async def scenario(cluster: Any) -> None:
         zk, failures = cluster.controller.zk, iter([error] * 3)
-        opened = zk.open
+        opened, tried_at = zk.open, list[float]()
 
         async def fail() -> None:
+            tried_at.append(cluster.world.loop.time())
             for failure in failures:
                 raise failure
             await opened()
@@ -148,6 +149,7 @@ def test_whatever_fails_while_a_session_is_renewed_ends_no_controller(
         monkeypatch.setattr(zk, "open", fail)
         cluster.world.zookeeper.expire_session(zk.session_id)
         await cluster.world.until(lambda: zk.gauges.sessions == 2, within_s=60, what="a new session")
+        assert [at - tried_at[0] for at in tried_at] == pytest.approx([0, 1, 2, 3])
 
     assert not [line for line in play(scenario, brokers=1) if line["event"] == ev.TASK_FAILED]
 
