@@ -102,10 +102,16 @@ class StubBroker:
         self.seen: list[str] = []
         self.epochs: list[int] = []
         self.clients: set[str | None] = set()
-        self.connections = 0
+        self.connections = self.closed = 0
 
     async def serve(self, connection: Connection) -> None:
         self.connections += 1
+        try:
+            await self.answer_all(connection)
+        finally:
+            self.closed += 1
+
+    async def answer_all(self, connection: Connection) -> None:
         frames = FrameBuffer()
         while data := await connection.recv():
             for request_frame in frames.feed(data):
@@ -462,6 +468,22 @@ def test_removing_a_broker_drops_what_waits_and_adding_it_starts_afresh() -> Non
 
     lines = play(scenario)
     assert [line["reason"] for line in lines if line["event"] == ev.REQUEST_REFUSED] == ["the broker has no channel"]
+
+
+@pytest.mark.parametrize("under_way", [True, False], ids=["it is asked something", "nothing is under way"])
+@pytest.mark.parametrize("how", ["the broker is removed", "the office is lost"])
+def test_a_channel_that_ends_takes_its_connection_along(how: str, under_way: bool) -> None:
+    async def scenario(bench: Bench) -> None:
+        stub = await bench.start(1, StubBroker(lambda count, request: None if under_way else {}))
+        bench.channels.add([broker(1)])
+        bench.channels.send([metadata(1)])
+        await asyncio.sleep(0.5)
+        assert (stub.connections, stub.closed) == (1, 0)
+        bench.channels.remove([BrokerId(1)]) if how == "the broker is removed" else bench.channels.close()
+        await asyncio.sleep(0.5)
+        assert (stub.connections, stub.closed) == (1, 1)
+
+    play(scenario)
 
 
 #: whether the old address still answers -> what arrives there and at the new one, however the broker writes it

@@ -202,7 +202,7 @@ def test_notices_are_batched(cluster_of: type[Cluster], tmp_path: Path, _: Any, 
             change = IsrChange(
                 kind=IsrChangeKind.SHRINK, isr_old=(1, 2), isr=(1,), replicas=(2,), last_caught_up_time_ms=(0,)
             )
-            updates.write(partition, change, decided_ms=world.clock.now_ms())
+            updates.write(partition, change, decided_ms=world.clock.now_ms() - 4_000)  # what counts is the write
         await world.sleep(20)
         told = [(at - start, [tp.partition for tp in partitions]) for at, partitions in cluster.zk.propagated]
         assert [partitions for _, partitions in told] == [partitions for _, partitions in expected]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +134,46 @@ def test_old_segments_of_a_log_and_of_its_copy_go_each_below_its_own_watermark(
         housekeeping.delete_old_segments()
         starts = (partition.log.log_start_offset, copy.log_start_offset)
         assert starts == ((second, third) if goes else (0, 0))
+        await housekeeping.stop()
+
+    run(main())
+
+
+def test_a_copy_is_flushed_when_it_is_due_as_its_log_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        broker = table(tmp_path)
+        housekeeping = Housekeeping(broker)
+        logs = [written(broker, TopicPartition("t", number), 2, flush_ms=700).log for number in range(2)]
+        (log_dir,) = broker.dirs
+        log_dir.futures[TP] = log_dir.logs.pop(TP)
+        for second, point in ((0.699, 0), (0.7, 2)):
+            await asyncio.sleep(second - asyncio.get_running_loop().time())
+            housekeeping.flush_due()
+            assert [log.recovery_point for log in logs] == [point, point]
+        await housekeeping.stop()
+
+    run(main())
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["the same log", "another log"])
+def test_a_segment_that_gets_full_while_others_reach_the_disk_does_so_next(tmp_path: Path, number: int) -> None:
+    async def main() -> None:
+        broker = table(tmp_path)
+
+        async def slowly(work: Callable[[], None]) -> None:
+            await asyncio.sleep(1)
+            work()
+
+        broker.off_loop = slowly
+        housekeeping = Housekeeping(broker)
+        logs = [written(broker, TopicPartition("t", n), 12 * (n == 0), segment_bytes=300).log for n in range(2)]
+        await asyncio.sleep(0.5)  # the disk is busy with the first one
+        for _ in range(12):
+            data = build_batch([Record(0, 1, b"k", b"x" * 10)])
+            logs[number].append_as_leader(data, leader_epoch=0, now_ms=1)
+        await asyncio.sleep(5)
+        assert [log.recovery_point for log in logs] == [log.segments[-1].base_offset for log in logs]
+        assert logs[number].recovery_point > 0
         await housekeeping.stop()
 
     run(main())
