@@ -360,6 +360,23 @@ def test_who_goes_away_while_it_waits_keeps_nobody_else_from_its_answer(turns: i
     play(scenario)
 
 
+def test_a_commit_whose_client_goes_away_keeps_its_group_from_nothing() -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        assert await at.commit("a", {T0: 1}) is NONE
+        at.log.is_slow = True
+        gone = asyncio.ensure_future(at.commit("a", {T0: 2, T1: 2}))
+        await asyncio.sleep(0.1)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        entry = at.groups.entry("a")
+        assert not entry.commits_under_way
+        at.groups.delete_offsets(entry, [T0])
+        assert at.groups.entry("a") is None, "it was its last one"
+
+    play(scenario)
+
+
 def a_batch(*offsets: tuple[str, TopicPartition, int | None]) -> bytes:
     pairs = [
         (encode_offset_key(OffsetKey(group, tp)), None if n is None else encode_offset_value(CommittedOffset(offset=n)))

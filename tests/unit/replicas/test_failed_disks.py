@@ -107,6 +107,7 @@ def test_the_first_to_meet_a_failed_disk_is_told_and_the_dir_is_given_up(tmp_pat
         assert await WHO[who](cluster) is OFFLINE
         assert node.failed_dirs == [failing], "the controller is told of it, once"
         is_hosted = WHO[who] not in (stop, put_aside)
+        assert is_hosted or TP in node.no_longer_led, "its groups, say, go with it"
         epoch = 1 if WHO[who] is follow else 0
         stops = [(row["topic"], row["epoch"], row["value"]) for row in cluster.rows(1) if row["ev"] == "stop"]
         assert stops == [("t", epoch, "keep" if is_hosted else "delete")], "it is told in the trace, once"
