@@ -271,6 +271,27 @@ def test_connections_to_the_controller_are_used_again_and_not_many_are_kept(in_m
     in_memory(scenario)
 
 
+def test_a_broker_that_ends_leaves_no_connection_to_the_controller(in_memory: Any) -> None:
+    """Neither one that is kept nor one on which something is asked."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        controller = Controller(cluster, 901)
+        controller.takes_s = 0.5
+        await controller.listen()
+        await controller.tell()
+        await forwarded(cluster, 2)
+        asking = asyncio.ensure_future(forwarded(cluster, 1))
+        await cluster.world.sleep(0.2)
+        assert len(controller.connected) == 2
+        await cluster.in_broker(1, broker.kill())
+        await asyncio.gather(asking, return_exceptions=True)
+        await cluster.world.sleep(1)
+        assert not controller.connected
+
+    in_memory(scenario)
+
+
 def test_without_a_controller_the_refusal_comes_when_the_time_is_over(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)

@@ -121,7 +121,13 @@ def test_what_must_outlive_a_loss_of_power_is_synced_and_its_folder_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink().name))
+
+    def sync(handle: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        assert not list(path.glob("*.tmp")), "what is in a folder has its name by the time that this is made to last"
+        synced.append(path.name)
+
+    monkeypatch.setattr(os, "fsync", sync)
 
     def of(work: Any) -> list[str]:
         synced.clear()
