@@ -115,6 +115,21 @@ def test_a_replica_that_was_foreign_for_one_look_alone_stays(in_memory: Any) -> 
     in_memory(scenario)
 
 
+def test_two_looks_count_in_a_row_alone(in_memory: Any) -> None:
+    """Between two looks at which it was foreign it was placed here again."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        for replicas in ((1,), (1, 2), (1,)):
+            await assign(cluster, replicas, isr=(1,), leader=1)
+            await cluster.world.sleep(LOOK_S)
+            assert [path.name for path in folders(cluster, 2)] == ["t-0"]
+        await cluster.world.sleep(LOOK_S)
+        assert_put_aside(cluster, 2)
+
+    in_memory(scenario)
+
+
 def test_a_replica_of_a_topic_that_was_deleted_while_its_broker_was_away_is_put_aside(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await with_records(cluster)
