@@ -136,13 +136,8 @@ class Operator:
 
     # -- brokers ---------------------------------------------------------------------------------------------------
 
-    def _brokers(self, event: events.Kill | events.Stop | events.Start | Any) -> list[BrokerId]:
-        racks = self._stage.racks
-        return [
-            broker
-            for broker in sorted(racks)
-            if (event.broker is None or broker in event.broker) and event.rack in (None, racks[broker])
-        ]
+    def _brokers(self, event: events.OnBrokers) -> list[BrokerId]:
+        return event.among(self._stage.racks)
 
     async def _kill(self, event: events.Kill) -> None:
         brokers = self._brokers(event)

@@ -90,7 +90,8 @@ async def _until_the_end(
             await performing
         if end_ms is not None:
             continue
-        if stage.ledger.version != before or stage.plane.arrives() or not performing.done():
+        is_calm = stage.ledger.version == before and not stage.plane.arrives() and not stage.someone_starts()
+        if not is_calm or not performing.done():
             quiet_since_ms, before = now_ms, stage.ledger.version
         is_quiet = now_ms - quiet_since_ms >= QUIET_S * 1000
         if is_quiet and (operator.waits_for_ever or stuck(stage)):

@@ -17,11 +17,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
-from controller.wire.cluster_file import ClusterShape
+from controller.wire.cluster_file import SIZE_MAX, ClusterShape
 from controller.wire.fault_scenario import parse_time_ms
 from controller.wire.types import TopicPartition
 
@@ -45,7 +45,10 @@ def parse_bytes(value: Any) -> float:
         raise ValueError(f"{value!r} is no size; expected for example 50MB, 1.5GiB or a number of bytes")
     unit = found[2].lower()
     base: int = 1024 if "i" in unit else 1000
-    return float(Decimal(found[1]) * base ** _FACTORS[unit[:1].replace("b", "")])
+    size = Decimal(found[1]) * base ** _FACTORS[unit[:1].replace("b", "")]
+    if size > SIZE_MAX:
+        raise ValueError(f"{value!r} is more than {SIZE_MAX} bytes")
+    return float(size)
 
 
 def parse_ms(value: Any) -> int:
@@ -67,6 +70,10 @@ Rate = Annotated[float, BeforeValidator(parse_bytes), Field(ge=1)]
 Brokers = Annotated[tuple[int, ...] | None, BeforeValidator(_broker_ids)]
 
 
+#: Of rates: what any number of bytes grows to by it is still a number.
+Factor = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
+
+
 class _Event(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     at: Ms = 0
@@ -74,11 +81,22 @@ class _Event(BaseModel):
     line: int = 0
 
 
+_Id = TypeVar("_Id", bound=int)
+
+
 class OnBrokers(_Event):
     """An event that names brokers, one by one or by rack."""
 
     broker: Brokers = None
     rack: str | None = None
+
+    def among(self, racks: Mapping[_Id, str | None]) -> list[_Id]:
+        """Those of the brokers that it names, by id; with both columns those of the list that are in the rack."""
+        return [
+            broker
+            for broker in sorted(racks)
+            if (self.broker is None or broker in self.broker) and self.rack in (None, racks[broker])
+        ]
 
 
 class Kill(OnBrokers):
@@ -184,7 +202,7 @@ class Rates(_Event):
     """Producers and consumers of all topics, or of these, go so many times as fast as in the cluster file."""
 
     do: Literal["rates"]
-    factor: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    factor: Factor
     topics: tuple[str, ...] | None = None
     for_: Annotated[Ms | None, Field(alias="for")] = None
 
@@ -193,7 +211,7 @@ class Curve(_Event):
     """Rates follow these factors, evenly spread over `period`, again and again."""
 
     do: Literal["curve"]
-    factors: Annotated[tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...], Field(min_length=2)]
+    factors: Annotated[tuple[Factor, ...], Field(min_length=2)]
     period: Annotated[Ms, Field(ge=1000)] = 86_400_000
     topics: tuple[str, ...] | None = None
 

@@ -180,8 +180,8 @@ def _end(value: Any, where: str) -> int | None:
 
 def checked(scenario: Scenario, path: Path) -> Scenario:
     """The scenario, its plans read in. Raises ScenarioError for brokers, racks, topics and times that cannot be."""
-    ids = {broker.id for broker in scenario.cluster.brokers}
-    racks = {broker.rack for broker in scenario.cluster.brokers if broker.rack is not None}
+    racks = {broker.id: broker.rack for broker in scenario.cluster.brokers}
+    joining = {event.id: event.rack for event in scenario.events if isinstance(event, AddBroker)}
     events = []
     for event in scenario.events:
         where = f"{path.name}, line {event.line}"
@@ -190,15 +190,16 @@ def checked(scenario: Scenario, path: Path) -> Scenario:
                 f"{where}: at: {clock(event.at)} is not before the end of the rehearsal, {clock(scenario.end_ms)}"
             )
         if isinstance(event, AddBroker):
-            if event.id in ids:
+            if event.id in racks:
                 raise ScenarioError(f"{where}: broker {event.id} is there already")
-            ids.add(event.id)
-            racks |= {event.rack} if event.rack is not None else set()
+            racks[event.id] = event.rack
+            if event.spread:
+                _check_racks({**racks, **joining}, where)
         if isinstance(event, OnBrokers):
-            _check_brokers(event, ids, racks, where)
+            _check_brokers(event, racks, where)
         if isinstance(event, Reassign):
             event, row_at = _with_plan(event, path, where)
-            _check_plan(event, scenario.cluster, ids, row_at)
+            _check_plan(event, scenario.cluster, set(racks), row_at)
         if isinstance(event, Slow) and event.link is None and event.disk is None:
             raise ScenarioError(f"{where}: link or disk: one of them is needed, bytes per second as 20MB")
         if isinstance(event, ExpireSession) and scenario.cluster.mode == "kraft":
@@ -224,19 +225,33 @@ def _check_topics(event: AnyEvent, cluster: ClusterShape, where: str) -> None:
                 raise ScenarioError(f"{where}: partition: {event.topic} has {count} partitions")
 
 
-def _check_brokers(event: OnBrokers, ids: set[int], racks: set[str], where: str) -> None:
-    missing = [broker for broker in event.broker or () if broker not in ids]
+def _check_racks(racks: Mapping[int, str | None], where: str) -> None:
+    """Of brokers that partitions are spread over: Kafka places them by rack where all have one, or none has."""
+    without = sorted(broker for broker, rack in racks.items() if rack is None)
+    if without and len(without) < len(racks):
+        raise ScenarioError(
+            f"{where}: spread: partitions are spread over brokers that all have a rack, or none of them; without one "
+            f"{'is' if len(without) == 1 else 'are'} {_some(without)}"
+        )
+
+
+def _check_brokers(event: OnBrokers, racks: Mapping[int, str | None], where: str) -> None:
+    missing = [broker for broker in event.broker or () if broker not in racks]
     if missing:
-        raise ScenarioError(f"{where}: broker: the cluster has no broker {missing[0]}; it has {_some(sorted(ids))}")
-    if isinstance(event, CutLink) and event.peer is not None:
-        if event.peer not in ids:
-            raise ScenarioError(f"{where}: peer: the cluster has no broker {event.peer}; it has {_some(sorted(ids))}")
-        if event.broker == (event.peer,):
-            raise ScenarioError(f"{where}: peer: broker {event.peer} has no link to itself")
-    if event.rack is not None and event.rack not in racks:
-        raise ScenarioError(f"{where}: rack: no broker is in rack {event.rack!r}; there are {_some(sorted(racks))}")
+        raise ScenarioError(f"{where}: broker: the cluster has no broker {missing[0]}; it has {_some(sorted(racks))}")
+    if event.rack is not None and event.rack not in racks.values():
+        there = _some(sorted({rack for rack in racks.values() if rack is not None}))
+        raise ScenarioError(f"{where}: rack: no broker is in rack {event.rack!r}; there are {there}")
     if event.broker is None and event.rack is None and not isinstance(event, RollingRestart):
         raise ScenarioError(f"{where}: broker or rack: one of them is needed")
+    concerned = event.among(racks)
+    if not concerned:
+        raise ScenarioError(f"{where}: broker and rack: none of {_some(event.broker or ())} is in rack {event.rack!r}")
+    if isinstance(event, CutLink) and event.peer is not None:
+        if event.peer not in racks:
+            raise ScenarioError(f"{where}: peer: the cluster has no broker {event.peer}; it has {_some(sorted(racks))}")
+        if concerned == [event.peer]:
+            raise ScenarioError(f"{where}: peer: broker {event.peer} has no link to itself")
 
 
 def _with_plan(event: Reassign, path: Path, where: str) -> tuple[Reassign, Callable[[int], str]]:

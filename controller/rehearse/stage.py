@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from broker_sim.registration import RegistrationRefused
 from controller.node import config as controller_config
 from controller.node.process import Controller, Identity
 from controller.node.process import World as ControllerWorld
+from controller.rehearse.control_to_brokers import ControlToBrokers
 from controller.rehearse.endings import first_of
 from controller.rehearse.exposure import Exposure
 from controller.rehearse.faults_in_force import KRAFT, FaultsInForce
@@ -34,7 +34,6 @@ from controller.rehearse.ledger import Ledger
 from controller.rehearse.risk import Risk
 from controller.rehearse.scenario import AddBroker, Scenario
 from controller.rules.configs.listeners import NodeListener
-from controller.wire.control import ControlRequest, UpdateMetadataEntry, UpdateMetadataRequest
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition, settled
 from controller.wire.zk_operations import Create, WatchEvent, WatchKind, ZkUnreachable
 from controller.wire.znodes import (
@@ -86,8 +85,8 @@ class Stage:
         self.machine_limits: dict[BrokerId, Limits] = {}
         self.faults = FaultsInForce(world, self.brokers, self.racks, mode=shape.mode)
         self._decoder = MetadataDecoder()
-        self._states: Sequence[UpdateMetadataEntry] = ()
-        self._deleted: tuple[UpdateMetadataEntry, ...] = ()
+        self._control = ControlToBrokers(self.brokers, self._decoder)
+        self._registers_ms: dict[BrokerId, int] = {}
         self._began_ms = world.clock.now_ms()
         self.began_s = 0.0
 
@@ -214,6 +213,11 @@ class Stage:
         """Brokers that have a registration."""
         return {BrokerId(int(name)) for name in self._children("/brokers/ids")}
 
+    def someone_starts(self) -> bool:
+        """Whether a broker's process works that has not come to its registration."""
+        now_ms = self.now_ms()
+        return any(broker in self.brokers and at_ms > now_ms for broker, at_ms in self._registers_ms.items())
+
     def _children(self, path: str) -> list[str]:
         found = self.world.zookeeper.tree.get(path)
         return sorted(found.children) if found is not None else []
@@ -222,6 +226,7 @@ class Stage:
         """Starts a broker that is down; its process works for so long before it registers."""
         if broker_id not in self.brokers:
             self.brokers[broker_id] = self._broker(broker_id)
+            self._registers_ms[broker_id] = self.now_ms() + after_ms
             self.world.machine(f"broker-{broker_id}").start(self._run_broker(broker_id, after_ms / 1000))
 
     def _session_ms(self) -> int:
@@ -301,8 +306,8 @@ class Stage:
             network=machine.network,
             connector=machine.connector(session_timeout_ms=self._session_ms()),
             chance=machine.chance,
-            at_once=self._takes_at_once,
-            shorten=self._shortened,
+            at_once=self._control.takes_at_once,
+            shorten=self._control.shortened,
         )
         listener = NodeListener(host=machine.name, port=CONTROLLER_PORT)
         self.controllers[number] = Controller(
@@ -313,23 +318,6 @@ class Stage:
             given=self.properties,
         )
         machine.start(self._run_controller(number))
-
-    def _takes_at_once(self, request: ControlRequest) -> bool:
-        """The controller tells each broker of each change: what changes nothing at a fluid broker does not travel."""
-        if not isinstance(request, UpdateMetadataRequest) or request.partition_states:
-            return False
-        broker = self.brokers.get(request.to)
-        live_brokers = self._decoder.shared_brokers(request.live_brokers)
-        return broker is not None and broker.learns_nothing(request, live_brokers)
-
-    def _shortened(self, request: ControlRequest) -> ControlRequest:
-        """Of a whole cluster's UpdateMetadata a fluid broker looks at who is alive, and at what is being deleted."""
-        if not isinstance(request, UpdateMetadataRequest) or not request.partition_states:
-            return request
-        if self._states is not request.partition_states:  # the same for all brokers
-            self._states = request.partition_states
-            self._deleted = tuple(filter(_is_deleted, request.partition_states))
-        return replace(request, partition_states=self._deleted)
 
     async def _run_controller(self, number: int) -> None:
         await self.controllers[number].start()
@@ -389,10 +377,6 @@ class Stage:
 
     def _rates_changed(self, topic_partition: TopicPartition, ingress: float, egress: float) -> None:
         self.plane.set_rates(topic_partition, ingress=ingress, egress=egress)
-
-
-def _is_deleted(entry: UpdateMetadataEntry) -> bool:
-    return entry.being_deleted
 
 
 def _prefixes(path: str) -> list[str]:

@@ -32,12 +32,15 @@ def warnings_of(
     moving = {w.topic_partition for w in windows if w.trouble is Trouble.MOVING}
     both = {w.topic_partition for w in windows if w.trouble is Trouble.UNDER_MIN_ISR} & moving
     if both:
-        found.append(f"{_partitions(both)} under min ISR while they move: {_some(both)}")
+        found.append(
+            f"{_partitions(both)} under min ISR while {'it moves' if len(both) == 1 else 'they move'}: {_some(both)}"
+        )
     found += _taken(Trouble.UNDER_MIN_ISR, windows, operator.story, end_ms)
     found += _at_risk(stage)
     flaps = _flaps(windows)
     if flaps:
-        found.append(f"{_partitions(flaps)} lose and regain in-sync replicas three times or more: {_some(flaps)}")
+        verbs = "loses and regains" if len(flaps) == 1 else "lose and regain"
+        found.append(f"{_partitions(flaps)} {verbs} in-sync replicas three times or more: {_some(flaps)}")
     return found + [f"refused: {reason}" for reason in operator.refused[:5]]
 
 
@@ -72,9 +75,10 @@ def _lost(stage: Stage) -> Iterator[str]:
 def _at_risk(stage: Stage) -> Iterator[str]:
     risk = stage.risk
     if risk.partitions and risk.most_bytes:
+        verb = "is" if len(risk.partitions) == 1 else "are"
         yield (
             f"{risk.most_bytes / 1e6:,.1f} MB of records are at risk at {clock(risk.most_ms)}: one replica alone has "
-            f"them; {_partitions(risk.partitions)} are so at some time: {_some(risk.partitions)}"
+            f"them; {_partitions(risk.partitions)} {verb} so at some time: {_some(risk.partitions)}"
         )
 
 

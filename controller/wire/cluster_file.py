@@ -23,8 +23,13 @@ VERSION: Final = 1
 #: people chose them. Source: `Topic.INTERNAL_TOPICS` of 3.9 and 4.x.
 KAFKAS_OWN_TOPICS: Final = INTERNAL_TOPICS
 
+#: Kafka counts bytes in 63 bits.
+SIZE_MAX: Final = 2**63 - 1
+
 NonNegative = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=0, le=SIZE_MAX)]
+Rate = Annotated[float, Field(ge=0, le=SIZE_MAX, allow_inf_nan=False)]
+Limit = Annotated[float, Field(gt=0, le=SIZE_MAX, allow_inf_nan=False)]
 
 
 def _as_text(value: Any) -> Any:
@@ -52,8 +57,8 @@ class LogDir(_Part):
     """One log directory of a broker; `capacity_bytes` is that of its volume (DescribeLogDirs v4), None: unknown."""
 
     path: str
-    capacity_bytes: NonNegative | None = None
-    used_bytes: NonNegative | None = None
+    capacity_bytes: Size | None = None
+    used_bytes: Size | None = None
 
 
 class BrokerShape(_Part):
@@ -63,8 +68,8 @@ class BrokerShape(_Part):
     rack: str | None = None
     host: str | None = None
     log_dirs: tuple[LogDir, ...] = ()
-    link_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
-    disk_bytes_per_s: Annotated[float, Field(gt=0)] | None = None
+    link_bytes_per_s: Limit | None = None
+    disk_bytes_per_s: Limit | None = None
     configs: Configs = {}
 
 
@@ -80,7 +85,7 @@ class PartitionShape(_Part):
     leader_epoch: NonNegative = 0
     adding_replicas: tuple[NonNegative, ...] = ()
     removing_replicas: tuple[NonNegative, ...] = ()
-    bytes: NonNegative = 0
+    bytes: Size = 0
     in_bytes_per_s: Rate = 0.0
     out_bytes_per_s: Rate = 0.0
 

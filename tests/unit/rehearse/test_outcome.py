@@ -164,8 +164,11 @@ def test_the_longest_of_what_a_loss_takes_is_told_those_that_last_until_the_end_
 
 def test_what_moves_and_is_under_its_min_isr_is_named_whenever_either_was() -> None:
     moving, under = of(Trouble.MOVING, (0, 0, 5), (1, 0, 5)), of(Trouble.UNDER_MIN_ISR, (1, 50, 60), (2, 50, 60))
-    assert "1 partition under min ISR while they move: t-1" in warned(*moving, *under)
-    assert "while they move" not in warned(*moving, *under[1:]) + warned(*under)
+    assert "1 partition under min ISR while it moves: t-1" in warned(*moving, *under)
+    assert " while " not in warned(*moving, *under[1:]) + warned(*under)
+    assert "2 partitions under min ISR while they move: t-0, t-1" in warned(
+        *moving, *of(Trouble.UNDER_MIN_ISR, (0, 0, 5)), *under
+    )
 
 
 @pytest.mark.parametrize(("times", "flaps"), [(2, False), (3, True), (4, True)])
@@ -173,7 +176,7 @@ def test_who_loses_members_three_times_flaps(times: int, flaps: bool) -> None:
     again = of(Trouble.UNDER_REPLICATED, *((0, 10 * n, 10 * n + 5) for n in range(times)), (1, 0, 5), (2, 0, 5))
     others = of(Trouble.MOVING, *((1, 10 * n, 10 * n + 5) for n in range(5)))
     said = warned(*again, *others)
-    assert ("three times or more: t-0" in said) is flaps
+    assert ("1 partition loses and regains in-sync replicas three times or more: t-0" in said) is flaps
     assert "t-1" not in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +27,30 @@ def test_the_next_broker_goes_when_the_one_before_is_back(tmp_path: Path, wait: 
     for before, after in (("1", "2"), ("2", "3")):
         waits_ms = asked[after] - started[before]
         assert waits_ms >= 41_000 if wait == "full_isr" else waits_ms == 1_000
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"do": "kill", "broker": 1, "for": 1}],
+        [{"do": "stop", "broker": 1, "for": 1}],
+        [{"do": "kill", "broker": 1}, {"do": "start", "broker": 1, "at": 30}],
+        [{"do": "rolling_restart", "broker": 1, "wait": "none", "down": 1}],
+        [{"do": "add_broker", "id": 4, "rack": "a", "spread": True}],
+    ],
+    ids=lambda events: str(events[-1]["do"]),
+)
+def test_a_rehearsal_waits_for_brokers_whose_processes_take_long_to_start(
+    tmp_path: Path, events: list[dict[str, Any]]
+) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3), "topics": {"t": topic([1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], bytes=1000)}},
+        events=events,
+        broker_start="10m",
+    )
+    assert outcome.end_ms > 600_000
+    assert outcome.is_over
+    last = outcome.samples[-1]
+    assert (last.under_replicated, last.moving) == (0, 0)
+    assert all(used > 0 for used in last.used_bytes.values()), "what joins has what was spread to it"

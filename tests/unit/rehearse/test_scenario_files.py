@@ -163,7 +163,68 @@ WRONG = [
     ),
     ("a slow broker that is as fast as ever", event(do="slow", broker=1), r"line \d+: link or disk: one of them"),
     ("events that are no list", {"events": {"do": "kill"}}, r"`events` must be a list"),
+    (
+        "nobody that is in both columns",
+        event(do="kill", broker=[1, 3], rack="b"),
+        r"line \d+: broker and rack: none of 1, 3 is in rack 'b'",
+    ),
+    ("a link from a rack's only broker to itself", event(do="cut_link", rack="a", peer=1), r"no link to itself"),
+    (
+        "a spread to a broker without a rack",
+        event(do="add_broker", id=9, spread=True),
+        r"line \d+: spread: partitions are spread over brokers that all have a rack, or none of them; without one is 9",
+    ),
+    (
+        "a spread before a broker without a rack joins",
+        {
+            "events": [
+                {"do": "add_broker", "id": 9, "rack": "a", "spread": True},
+                {"do": "add_broker", "id": 8, "at": 5},
+            ]
+        },
+        r"line \d+: spread: .*without one is 8",
+    ),
+    (
+        "a spread in a cluster of few racks",
+        {
+            "cluster": {**CLUSTER, "brokers": [{"id": 1}, {"id": 2, "rack": "b"}, {"id": 3}]},
+            **event(do="add_broker", id=9, spread=True, rack="c"),
+        },
+        r"line \d+: spread: .*without one are 1, 3",
+    ),
+    (
+        "more than bytes are counted in",
+        event(do="throttle", rate="9" * 400),
+        r"rate: .* is more than 9223372036854775807",
+    ),
+    (
+        "a disk that holds all",
+        {"limits": {"disk": "10000000TB"}},
+        r"limits.disk: '10000000TB' is more than 92233720368",
+    ),
+    ("rates beyond all numbers", event(do="rates", factor=1e308), r"factor: should be less than or equal to 1000000"),
+    ("a curve beyond all numbers", event(do="curve", factors=[1, 1e308]), r"should be less than or equal to 1000000"),
+    ("rates that are none", event(do="rates", factor=float("nan")), r"factor: should be a finite number"),
 ]
+
+#: How a partition or a broker cannot be.
+WRONG_FIGURES = [
+    ({"bytes": 10**400}, r"bytes: should be less than or equal to 9223372036854775807"),
+    ({"in_bytes_per_s": 1e308}, r"in_bytes_per_s: should be less than or equal to 9\.?22"),
+    ({"out_bytes_per_s": float("inf")}, r"out_bytes_per_s: should be a finite number"),
+    ({"link_bytes_per_s": float("inf")}, r"link_bytes_per_s: should be a finite number"),
+    ({"disk_bytes_per_s": 0}, r"disk_bytes_per_s: should be greater than 0"),
+    ({"log_dirs": [{"path": "/d", "capacity_bytes": 2**63}]}, r"capacity_bytes: should be less than or equal to 92233"),
+]
+
+
+@pytest.mark.parametrize(("figure", "message"), WRONG_FIGURES, ids=[next(iter(row[0])) for row in WRONG_FIGURES])
+def test_figures_that_no_cluster_has_are_refused(figure: dict[str, Any], message: str, tmp_path: Path) -> None:
+    of_partition = next(iter(figure)).partition("_")[0] in ("bytes", "in", "out")
+    broker, partition = {"id": 1}, {"replicas": [1]}
+    (partition if of_partition else broker).update(figure)
+    with pytest.raises(ClusterFileError, match=message):
+        load(write(tmp_path, cluster={"brokers": [broker], "topics": {"t": {"partitions": [partition]}}}))
 
 
 @pytest.mark.parametrize(("what", "rest", "message"), WRONG, ids=[row[0] for row in WRONG])
