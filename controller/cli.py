@@ -6,6 +6,7 @@ A subcommand gets its arguments as they are and parses them itself; nothing is i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -108,6 +109,7 @@ COMMANDS: Final[dict[str, Command]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a subcommand. Returns its exit code; 2 for a subcommand that there is not, 130 after Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
+    _open_what_is_closed()
     _print_what_the_terminal_cannot()
     try:
         code = _run(words)
@@ -126,6 +128,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         print(f"kwob {' '.join(words[:1])}: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
+
+
+def _open_what_is_closed() -> None:
+    """Who closes a standard stream wants nothing of it; else the next file or connection would be in its place."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                os.fstat(number)
+                continue
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _run(words: list[str]) -> int:

@@ -41,6 +41,7 @@ from controller.rehearse.workers import run_in_processes
 from controller.wire.cluster_file import ClusterFileError
 from controller.world.crew import WorkerLost
 from controller.world.exit_codes import INTERRUPTED
+from controller.world.whole_files import check_place, write_whole
 
 _FOUND, _NONE, _REFUSED = 0, 1, 2
 #: Events whose throttle and batch are what is searched.
@@ -56,8 +57,10 @@ def main(argv: Sequence[str]) -> int:
 
 def _main(options: argparse.Namespace) -> int:
     try:
-        if options.out is not None and options.out.exists() and not options.overwrite:
-            raise ScenarioError(f"{options.out} exists; --overwrite replaces it")
+        if options.out is not None:
+            if options.out.exists() and not options.overwrite:
+                raise ScenarioError(f"{options.out} exists; --overwrite replaces it")
+            check_place(options.out)
         scenario = load(options.scenario, cluster=options.cluster)
         check_moves(scenario)
         batches = default_batches(scenario) if options.batches is None else options.batches
@@ -167,12 +170,7 @@ def _write(options: argparse.Namespace, chosen: Try) -> None:
             event |= {"batch": chosen.batch} if chosen.batch else {}
             if "file" in event:
                 event["file"] = os.path.relpath(options.scenario.parent / event["file"], path.parent)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
 def _sizes(text: str) -> list[float]:

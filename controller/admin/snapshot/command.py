@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from controller.admin.toolkit.machine import Machine, run_main
 from controller.wire.cluster_file import ClusterShape, dump
 from controller.wire.errors import KafkaError
 from controller.world.help_text import help_end
+from controller.world.whole_files import NoPlace, check_place, write_whole
 
 _UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
 #: No number of bytes or seconds is above it; of 400 digits it would be infinite.
@@ -77,13 +77,15 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
     """As `main`, on the running loop."""
     options = command_line().parse_args(argv)
     try:
-        if str(options.out) != "-" and options.out.exists() and not options.overwrite:
-            raise ToolFailure(f"{options.out} exists; --overwrite replaces it")
+        if not _is_standard_output(options.out):
+            if options.out.exists() and not options.overwrite:
+                raise ToolFailure(f"{options.out} exists; --overwrite replaces it")
+            check_place(options.out)
         shape = _generated(options) if options.generate else await _taken(options, machine)
         if options.anonymise:
             shape = anonymise(shape)
         _write(options.out, dump(shape), machine)
-    except (ToolFailure, KafkaError) as error:
+    except (ToolFailure, KafkaError, NoPlace) as error:
         machine.err.write(f"kwob snapshot: {error}\n")
         return 1
     count = sum(len(topic.partitions) for topic in shape.topics.values())
@@ -140,17 +142,16 @@ def _bar(machine: Machine) -> Iterator[Step]:
         yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total)
 
 
+def _is_standard_output(path: Path) -> bool:
+    return str(path) == "-"
+
+
 def _write(path: Path, text: str, machine: Machine) -> None:
-    """At once: nobody sees half a file. Raises ToolFailure."""
-    if str(path) == "-":
+    """At once: nobody sees half a file. Raises NoPlace."""
+    if _is_standard_output(path):
         machine.out.write(text)
-        return
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise ToolFailure(f"{path} cannot be written: {error.strerror}") from error
+    else:
+        write_whole(path, text)
 
 
 def _count(text: str) -> int:

@@ -318,6 +318,8 @@ def _partition(
     rates: Mapping[TopicPartition, Flow],
 ) -> cf.PartitionShape:
     reassignment, flow = moving.get(partition), rates.get(partition, Flow())
+    if reassignment is not None and {*reassignment.replicas} != {*info.replicas}:
+        reassignment = None  # it began after Metadata was read: there its replicas are those from before
     isr = tuple(r for r in info.replicas if r in info.isr)
     usual = next(iter(isr), None)
     return cf.PartitionShape(

@@ -275,6 +275,29 @@ def test_a_file_that_is_there_is_not_replaced(cluster: Any, tool: Any, tmp_path:
     assert [p.name for p in tmp_path.iterdir()] == ["cluster.yaml"]
 
 
+@pytest.mark.parametrize(("place", "why"), [("", "it is a folder"), ("none/c.yaml", "none: No such file or directory")])
+def test_a_place_where_no_file_can_be_is_told_before_anybody_is_asked(
+    cluster: Any, tool: Any, tmp_path: Path, place: str, why: str
+) -> None:
+    path = tmp_path / place
+    outcome = tool(snapshot, cluster, ["-o", str(path), "--overwrite", "--for", "60s"])
+    assert outcome.code == 1 and outcome.err.startswith(f"kwob snapshot: {path} cannot be written: ")
+    assert outcome.err.endswith(f"{why}\n") and not cluster.seen and not list(tmp_path.iterdir())
+
+
+def test_a_move_that_began_after_the_look_at_its_partition_is_left_out(cluster: Any, tool: Any) -> None:
+    cluster.brokers = {0: None, 1: None, 2: None}
+    cluster.topic("t", (0, 1), (1, 2))
+    cluster.running = {
+        T0: ReplicaAssignment(replicas=(2, 0, 1), adding_replicas=(2,), removing_replicas=(0,)),
+        T1: ReplicaAssignment(replicas=(1, 2), adding_replicas=(2,), removing_replicas=(1,)),
+    }
+    shape, _ = taken(cluster, tool)
+    began_later, under_way = shape.topics["t"].partitions
+    assert (began_later.replicas, began_later.adding_replicas, began_later.removing_replicas) == ((0, 1), (), ())
+    assert (under_way.replicas, under_way.adding_replicas, under_way.removing_replicas) == ((1, 2), (2,), (1,))
+
+
 def reading(at_s: float, end: int, size: int, committed: int | None = None, first: int = 0) -> Reading:
     groups = {} if committed is None else {"g": {T0: committed}}
     return Reading(at_s=at_s, ends={T0: end}, first={T0: first}, sizes={T0: size}, committed=groups)

@@ -115,6 +115,20 @@ def test_a_reader_that_has_seen_enough_ends_a_command_as_a_closed_pipe_does(word
     assert (ran.returncode, ran.stderr) == (cli.PIPE_CLOSED, "")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_who_closes_a_standard_stream_gets_the_rest(closed: str, tmp_path: Path) -> None:
+    """And no file that is opened later takes its place: what is printed would go there."""
+    path = tmp_path / "cluster.yaml"
+    words = [sys.executable, "-m", "controller.cli", "snapshot", "--generate", "--topics", "1", "-o", str(path)]
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *words]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    said = "" if "2>" in closed else "brokers: 6, topics: 1, partitions: 200, groups: 0\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", said)
+    assert path.read_text().startswith("source: ")
+    printing = subprocess.run([*command[:-1], "-"], capture_output=True, check=False, timeout=60)
+    assert printing.returncode == 0
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 def test_output_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     write(tmp_path)

@@ -126,6 +126,14 @@ def test_what_cannot_be_planned_is_refused(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("place", "why"), [("", "it is a folder"), ("none/c.yaml", "none: No such file or directory")])
+def test_a_place_where_no_file_can_be_is_told_before_the_search(
+    tmp_path: Path, place: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path / "absent.yaml"), "--out", str(tmp_path / place), "--overwrite"]) == 2
+    assert capsys.readouterr().err.endswith(f"{why}\n")
+
+
 @pytest.mark.parametrize(
     "words", [["--max-link", "0"], ["--throttles", "0MB"], ["--throttles", "0.5"], ["--batches", "none"]]
 )
