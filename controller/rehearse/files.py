@@ -49,6 +49,7 @@ def check_out(out: Path, *, overwrite: bool) -> None:
     """Raises OutError where a rehearsal may not write."""
     if out.name in ("", ".."):
         raise OutError(f"--out {out}: a rehearsal is written beside and put in its place; give the folder's name")
+    out = _place(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if not (out / OUTCOME_FILE).is_file():
             raise OutError(f"{out} exists and is not the folder of a rehearsal; choose another with --out")
@@ -61,11 +62,17 @@ def check_out(out: Path, *, overwrite: bool) -> None:
         raise OutError(f"--out {out}: {place} cannot be written to: {error.strerror}") from error
 
 
+def _place(out: Path) -> Path:
+    """The folder itself, where a link leads to it."""
+    return out.resolve() if out.is_symlink() else out
+
+
 def write(outcome: Outcome, out: Path, *, more: Mapping[str, str] = MappingProxyType({})) -> None:
     """Writes everything beside `out`, then puts it in its place: a folder is whole or it is not there.
 
     `more`: further files, by name.
     """
+    out = _place(out)
     stage = out.with_name(f".{out.name}.{os.getpid()}")
     shutil.rmtree(stage, ignore_errors=True)
     stage.mkdir(parents=True)

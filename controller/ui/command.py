@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import io
 import os
 import secrets
@@ -95,8 +96,10 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno and not isinstance(error, socket.gaierror) else str(error)
-        raise OSError(f"cannot serve at {host}:{port}: {why}; choose another --port") from error
+        is_unknown = isinstance(error, socket.gaierror)
+        why = os.strerror(error.errno) if error.errno and not is_unknown else error.strerror or str(error)
+        other = "--host" if is_unknown or error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise OSError(f"cannot serve at {host}:{port}: {why}; choose another {other}") from error
 
 
 async def _serve(options: argparse.Namespace, listener: socket.socket) -> int:
@@ -119,7 +122,7 @@ async def _serve(options: argparse.Namespace, listener: socket.socket) -> int:
         perform=_perform(data),
         token=token,
         rehearsals=_rehearsals(options.rehearsal),
-        report=None if options.report is None else options.report.read_bytes(),
+        report=None if options.report is None else _report(options.report),
     )
     print(f"http://{_shown(options.host)}:{port}/{'' if token is None else f'#token={token}'}", flush=True)
     if options.host not in _LOOPBACK:
@@ -136,6 +139,14 @@ async def _serve(options: argparse.Namespace, listener: socket.socket) -> int:
         if admin is not None:
             admin.close()
     return 0
+
+
+def _report(path: Path) -> bytes:
+    """Raises: OSError, which names the file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OSError(f"--report {path} cannot be read: {error.strerror}") from error
 
 
 def _data_of(options: argparse.Namespace) -> Path | None:

@@ -42,6 +42,20 @@ def test_an_earlier_rehearsal_is_not_overwritten_unasked(tmp_path: Path, capsys:
     assert [p.name for p in out.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize("there", ["nothing", "an empty folder", "an earlier rehearsal"])
+def test_where_a_link_leads_a_rehearsal_is_written(there: str, tmp_path: Path) -> None:
+    path, disk, out = write(tmp_path, cluster=CLUSTER, events=RACK_LOSS), tmp_path / "disk", tmp_path / "out"
+    disk.mkdir()
+    out.symlink_to(disk / "runs")
+    if there != "nothing":
+        (disk / "runs").mkdir()
+    if there == "an earlier rehearsal":
+        (disk / "runs" / "outcome.json").write_text("earlier")
+    assert main([str(path), "--out", str(out), "--overwrite"]) == 0
+    assert out.readlink() == disk / "runs" and [found.name for found in disk.iterdir()] == ["runs"]
+    assert json.loads((out / "outcome.json").read_text())["is_over"]
+
+
 @pytest.mark.parametrize("out", [".", ".."])
 def test_a_folder_without_a_name_is_refused_before_anything_is_rehearsed(
     out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
