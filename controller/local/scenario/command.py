@@ -12,6 +12,7 @@ from pathlib import Path
 from controller.local.cluster_file import CLUSTER_FILE, ClusterError
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, make_parser, plain_console, reason
 from controller.local.place import LOCK_FILE, lock_owner
+from controller.local.scenario import own_cluster
 from controller.local.scenario.file import Scenario, parse
 from controller.local.scenario.play import Played, Player
 from controller.local.up import run_until_signal
@@ -22,8 +23,14 @@ def main(argv: Sequence[str]) -> int:
     """`kwob scenario`. Returns the exit code (see --help)."""
     options = command_line().parse_args(argv)
     try:
-        scenario = parse(options.file.read_text(encoding="utf-8"), str(options.file))
-    except (FaultError, UnicodeDecodeError) as error:
+        text = options.file.read_text(encoding="utf-8")
+        scenario = parse(text, str(options.file))
+        own_cluster.check(scenario, text, str(options.file))
+    except UnicodeDecodeError as error:
+        what = f"is no text in UTF-8: byte {error.start} is {error.object[error.start]:#x}"
+        print(f"kwob scenario: {options.file} {what}", file=sys.stderr)
+        return EXIT_USAGE
+    except FaultError as error:
         print(f"kwob scenario: {error}", file=sys.stderr)
         return EXIT_USAGE
     except OSError as error:

@@ -27,7 +27,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from controller.admin.checks.conditions import Condition
 from controller.local.load.measure import KEYS_MAX, PAUSE_S, RATE_MAX, THREADS_MAX, parse_size
 from controller.wire import fault_scenario
-from controller.wire.document_errors import NotYaml, compose, read
+from controller.wire.document_errors import NotYaml, compose, line_of, read
 from controller.wire.fault_rows import FaultError
 
 #: Of a load that the scenario's end ends.
@@ -45,6 +45,7 @@ def _size(value: Any) -> str:
 
 Time = Annotated[int, BeforeValidator(fault_scenario.parse_time_ms), Field(ge=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_words_of), Field(min_length=1)]
+ACTIVE: Final = "active"
 ControllerId = Literal["active"] | Annotated[int, Field(ge=0)]
 
 
@@ -213,18 +214,23 @@ def parse(text: str, name: str) -> Scenario:
     document = {key: value for key, value in values.items() if key in fault_scenario.PARTS}
     try:
         scenario = Scenario.model_validate({key: value for key, value in document.items() if value is not None})
-        for step in scenario.steps:
-            step.words()
     except ValidationError as error:
         raise FaultError(_first(error, root, name)) from error
-    except ValueError as error:  # quotes that are not closed
-        raise FaultError(f"{name}: steps: command: {error}") from error
+    for number, step in enumerate(scenario.steps):
+        try:
+            step.words()
+        except ValueError as error:  # quotes that are not closed
+            line = line_of(text, ("steps", number))
+            raise FaultError(f"{name}, line {line}: steps {number + 1} command: {error}") from error
     times = [step.at or 0 for step in scenario.steps]
     loads = [load.at + (load.lasts or 0) for load in scenario.load]
     length_ms = max([faults.length_ms, *times, *loads])
-    late = [load.at for load in scenario.load if load.lasts is None and load.at >= length_ms and not scenario.steps]
-    if late:
-        raise FaultError(f"{name}: a load begins at {late[0]} ms and ends at once; give it `for`, or the file an `end`")
+    for number, load in enumerate(scenario.load):
+        if load.lasts is None and load.at >= length_ms and not scenario.steps:
+            line, at = line_of(text, ("load", number)), fault_scenario.format_time(load.at)
+            raise FaultError(
+                f"{name}, line {line}: a load begins at {at} and ends at once; give it `for`, or the file an `end`"
+            )
     return scenario.model_copy(update={"faults": faults, "length_ms": length_ms})
 
 

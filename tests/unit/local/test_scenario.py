@@ -75,8 +75,8 @@ REFUSED = [
     ("a wrong condition", "steps:\n  - {do: wait, until: peace}", "line 2: steps 1"),
     ("a wrong number", "cluster:\n  brokers: 0", "line 2: cluster brokers: Input should be greater than or equal to 1"),
     ("a wrong fault", "topics: []\nfaults:\n  - {fault: melt}", "line 3, fault 1: fault:"),
-    ("an open quote", 'steps:\n  - {do: run, command: "topics \'x"}', "command: No closing quotation"),
-    ("a load of no length", "load:\n  - {topic: t}", "a load begins at 0 ms and ends at once"),
+    ("an open quote", 'steps:\n  - {do: run, command: "topics \'x"}', "line 2: steps 1 command: No closing quotation"),
+    ("a load of no length", "load:\n  - {topic: t}", "line 2: a load begins at 0ms and ends at once"),
     ("a pause that loads do not tell", "expect:\n  pause: 900ms", "expect pause: Input should be greater than or"),
     ("no YAML", "a: [", "line 1: not YAML"),
     (
@@ -113,6 +113,67 @@ def test_what_is_wrong_is_refused_with_its_line(text: str, said: str) -> None:
     with pytest.raises(FaultError) as refused:
         parse(text, "f.yaml")
     assert said in str(refused.value) and str(refused.value).startswith("f.yaml")
+
+
+#: What names nobody of a cluster of brokers 1, 2, 3 in racks a, b, a and of controllers 901, 902.
+NOBODY = [
+    (
+        "steps: [{do: check}, {do: kill_broker, broker: 4}]",
+        "line 2: steps 2: no broker 4 in this cluster; there are 1 to 3",
+    ),
+    ("steps: [{do: start_broker, broker: 0}]", "line 2: steps 1: no broker 0 in this cluster; there are 1 to 3"),
+    (
+        "steps: [{do: stop_controller, controller: 1}]",
+        "steps 1: no controller 1 in this cluster; there are 901 to 902, and `active`",
+    ),
+    (
+        "steps: [{do: stop_controller, controller: 903}]",
+        "steps 1: no controller 903 in this cluster; there are 901 to 902, ",
+    ),
+    ("faults: [{at: 5s, fault: kill, rack: c, for: 1s}]", "line 2, fault 1: no broker has rack 'c'; there are a, b"),
+    (
+        "faults: [{at: 5s, fault: kill, for: 1s},\n  {fault: stop, broker: 7, for: 1s}]",
+        "line 3, fault 2: no broker 7 in this",
+    ),
+    (
+        "faults: [{fault: cut_link, broker: 1, peer: 9, for: 1s}]",
+        "fault 1: no broker 9 in this cluster; there are 1, 2, 3",
+    ),
+    ("faults: [{fault: kill, broker: 1, rack: b, for: 1s}]", "fault 1: none of the brokers 1 is in rack 'b'"),
+]
+SOMEBODY = [
+    "steps: [{do: kill_broker, broker: 3}, {do: kill_controller, controller: 902}]",
+    "steps: [{do: stop_controller, controller: active}]",
+    "faults: [{fault: kill, rack: b, for: 1s}, {fault: fail_log_dir, broker: 1, log_dir: d, for: 1s}]",
+]
+OWN = "cluster: {brokers: 3, controllers: 2, racks: [a, b]}\n"
+
+
+@pytest.mark.parametrize(("rest", "said"), NOBODY, ids=[row[1] for row in NOBODY])
+def test_who_is_not_in_a_cluster_of_its_own_is_refused_before_that_starts(
+    rest: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(OWN + rest)
+    assert command.main([str(file), "--check-only"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"kwob scenario: {file}, ") and said in err
+
+
+@pytest.mark.parametrize("rest", SOMEBODY)
+def test_who_is_in_it_is_not(rest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(OWN + rest)
+    assert command.main([str(file), "--check-only"]) == 0, capsys.readouterr().err
+    file.write_text(rest.replace("b,", "zz,"))  # of a cluster that runs nothing is known yet
+    assert command.main([str(file), "--check-only"]) == 0
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_bytes(b"end: \xff")
+    assert command.main([str(file), "--check-only"]) == 2
+    assert capsys.readouterr().err == f"kwob scenario: {file} is no text in UTF-8: byte 5 is 0xff\n"
 
 
 def test_a_file_for_faults_alone_points_to_this_command(tmp_path: Path) -> None:
