@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextvars import Context
 from typing import Final
 
 import numpy as np
@@ -320,7 +321,7 @@ class DataPlane:
         """Rates are wrong from now on; they are found once, when everything that happens now has happened."""
         if not self._is_dirty:
             self._is_dirty = True
-            self._loop.call_later(STALE_S, self._solve_if_dirty)
+            self._loop.call_later(STALE_S, self._solve_if_dirty, context=Context())  # nobody's: who calls may end
 
     def _solve_if_dirty(self) -> None:
         if self._is_dirty:
@@ -390,7 +391,7 @@ class DataPlane:
             self._wake.cancel()
             self._wake = None
         if at_s < UNLIMITED:
-            self._wake = self._loop.call_at(max(at_s, self.now_s) + TOGETHER_S, self._arrive)
+            self._wake = self._loop.call_at(max(at_s, self.now_s) + TOGETHER_S, self._arrive, context=Context())
 
     def _arrive(self) -> None:
         """Those that are at the end by now have caught up."""

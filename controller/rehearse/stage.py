@@ -373,7 +373,7 @@ class Stage:
     def _copy_changed(self, copy: Copy) -> None:
         leader = self.brokers.get(copy.leader)
         if leader is not None:
-            leader.replicas.copy_changed(copy)
+            self.world.machine(f"broker-{copy.leader}").call(leader.replicas.copy_changed, copy)
 
     def _rates_changed(self, topic_partition: TopicPartition, ingress: float, egress: float) -> None:
         self.plane.set_rates(topic_partition, ingress=ingress, egress=egress)

@@ -178,6 +178,13 @@ class Machine:
         task: asyncio.Task[T] = self._world.loop.create_task(work, context=context)
         return await task
 
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Calls something of the running program from outside: what it starts is that program's, and not the caller's,
+        which may be killed."""
+        context = contextvars.copy_context()
+        context.run(current_gate.set, self._gate)
+        return context.run(function, *args)
+
     def kill(self) -> None:
         """The program stops between two steps, for good; its peers see its connections end, ZooKeeper times it out."""
         self._gate.shut()

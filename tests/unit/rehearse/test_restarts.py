@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.rehearsals import brokers, play, topic
+from tests.worlds.rehearsals import GB, brokers, play, topic
 
 
 @pytest.mark.parametrize("replicas", [[3], [1, 2], [1, 2, 3]], ids=str)
@@ -54,3 +54,22 @@ def test_a_rehearsal_waits_for_brokers_whose_processes_take_long_to_start(
     last = outcome.samples[-1]
     assert (last.under_replicated, last.moving) == (0, 0)
     assert all(used > 0 for used in last.used_bytes.values()), "what joins has what was spread to it"
+
+
+@pytest.mark.parametrize("seed", [5, 6, 9, 10])
+def test_what_a_leader_writes_for_a_follower_goes_on_when_that_ends(tmp_path: Path, seed: int) -> None:
+    """All are asked to shut down together: some lead what others that end before them fetch."""
+    written = {"replicas": [1, 2, 3], "bytes": 40 * GB, "in_bytes_per_s": 800_000, "out_bytes_per_s": 1_600_000}
+    still = {"replicas": [2, 3, 1], "bytes": 40 * GB}
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(3),
+            "topics": {"t": {"partitions": [written, still, [3, 1, 2]], "configs": {"min.insync.replicas": "2"}}},
+        },
+        events=[{"do": "stop", "broker": [1, 2, 3], "at": "10m", "for": "1m"}],
+        end="30m",
+        seed=seed,
+    )
+    assert [h.what for h in outcome.story][1:] == ["brokers 1, 2, 3 shut down", "brokers 1, 2, 3 started"]
+    assert outcome.samples[-1].under_replicated == 0
