@@ -208,7 +208,7 @@ WRONG = [
 ]
 
 #: How a partition or a broker cannot be.
-WRONG_FIGURES = [
+WRONG_FIGURES: list[tuple[dict[str, Any], str]] = [
     ({"bytes": 10**400}, r"bytes: should be less than or equal to 9223372036854775807"),
     ({"in_bytes_per_s": 1e308}, r"in_bytes_per_s: should be less than or equal to 9\.?22"),
     ({"out_bytes_per_s": float("inf")}, r"out_bytes_per_s: should be a finite number"),
@@ -221,7 +221,8 @@ WRONG_FIGURES = [
 @pytest.mark.parametrize(("figure", "message"), WRONG_FIGURES, ids=[next(iter(row[0])) for row in WRONG_FIGURES])
 def test_figures_that_no_cluster_has_are_refused(figure: dict[str, Any], message: str, tmp_path: Path) -> None:
     of_partition = next(iter(figure)).partition("_")[0] in ("bytes", "in", "out")
-    broker, partition = {"id": 1}, {"replicas": [1]}
+    broker: dict[str, Any] = {"id": 1}
+    partition: dict[str, Any] = {"replicas": [1]}
     (partition if of_partition else broker).update(figure)
     with pytest.raises(ClusterFileError, match=message):
         load(write(tmp_path, cluster={"brokers": [broker], "topics": {"t": {"partitions": [partition]}}}))
