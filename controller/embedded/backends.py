@@ -73,7 +73,9 @@ class LoopThread:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            if self._is_closed:
+            with self._turn:  # who closes has told the loop first, and notes it in its turn
+                is_closed = self._is_closed
+            if is_closed:
                 raise RuntimeError("the cluster was stopped meanwhile") from None
             raise
         except BaseException:

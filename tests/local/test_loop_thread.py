@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -81,8 +82,17 @@ def test_what_was_left_on_the_loop_ends_with_it(mute: Mute) -> None:
     assert mute.went.wait(10), "its socket is still open"
 
 
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """They take turns after every few lines."""
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual_s)
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_whoever_asks_beside_the_end_is_told_of_it_or_answered(seed: int) -> None:
+def test_whoever_asks_beside_the_end_is_told_of_it_or_answered(seed: int, hasty_threads: None) -> None:
     draw = random.Random(seed)
     loop, outcomes = LoopThread("test"), list[str]()
 

@@ -109,6 +109,7 @@ def test_what_was_killed_is_told_and_started_by_hand(start_up: Callable[..., Any
     assert (data / "broker-1" / "data-2" / "meta.properties").exists()
 
 
+@pytest.mark.long
 def test_topics_are_created_while_the_active_controller_is_killed(start_up: Callable[..., Any], tmp_path: Path) -> None:
     """By an unmodified client, which knows brokers alone: they find the next controller within its time-out."""
     data = tmp_path / "data"

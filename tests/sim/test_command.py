@@ -72,6 +72,7 @@ def test_the_last_events_are_those_before_the_end(broken: None) -> None:
     assert not [line for line in ended.last_events if ev.CONTROLLER_STOPPED in line]
 
 
+@pytest.mark.long
 def test_shrinking(broken: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert command.main(["shrink", "3", "--plays", "20", "--json", *SMALL]) == 1
     value = json.loads(capsys.readouterr().out)
@@ -103,6 +104,7 @@ def test_one_seed_is_one_run() -> None:
     )
 
 
+@pytest.mark.long
 def test_processes_play_each_seed_once() -> None:
     changes = [change.removeprefix("--set=") for change in SMALL]
     outcomes = list(play_in_processes(range(5), workers=2, changes=changes))
