@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -115,3 +116,34 @@ def test_whoever_asks_beside_the_end_is_told_of_it_or_answered(seed: int, hasty_
     assert not any(thread.is_alive() for thread in asking), "who asked waits for a loop that is gone"
     assert set(outcomes) <= {"answered", "the cluster was stopped"}
     assert len(outcomes) == 200
+
+
+def test_whom_the_end_cancels_before_it_is_noted_is_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, begun, ended = LoopThread("test"), threading.Event(), threading.Event()
+    outcomes: list[str] = []
+    soon = asyncio.BaseEventLoop.call_soon_threadsafe
+
+    def lingers(self: asyncio.BaseEventLoop, callback: Any, *args: Any, **about: Any) -> asyncio.Handle:
+        handle = soon(self, callback, *args, **about)
+        if callback == self.stop:
+            ended.wait(0.3)  # all is cancelled by then
+        return handle
+
+    async def waits() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def ask() -> None:
+        try:
+            loop.run(waits())
+        except BaseException as error:
+            outcomes.append(repr(error))
+        ended.set()
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", lingers)
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    assert begun.wait(10)
+    loop.close()
+    asking.join(10)
+    assert outcomes == ["RuntimeError('the cluster was stopped meanwhile')"]
