@@ -141,6 +141,7 @@ def test_spark_plays_each_seed_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["seeds"] == 16
 
 
+@pytest.mark.long
 def test_a_world_that_was_written_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["repeat", "3", "--json", *SMALL]) == 0
     first = json.loads(capsys.readouterr().out)

@@ -55,6 +55,7 @@ def test_a_curve_has_the_largest_of_each_few() -> None:
     assert len(curve([1.0] * 1000)) <= 48 and curve([0, 0]) == "▁▁"
 
 
+@pytest.mark.long
 def test_two_rounds_on_one_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(soak, "ROUND_S", 60.0)
     assert command.main(["soak", "--hours", "0.03", "--seed", "7", *SMALL]) == 0

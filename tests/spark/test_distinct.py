@@ -20,6 +20,7 @@ def test_the_order_in_which_rows_come_does_not_matter(spark: SparkSession) -> No
         assert sorted(map(tuple, first_of(frame, ["topic", "partition"], order=["ts"]).collect())) == expected
 
 
+@pytest.mark.long
 def test_null_comes_before_any_value(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ROWS[:2], "topic string, partition int, ts int, text string")
     (row,) = first_of(frame, ["topic"], order=["ts"]).collect()

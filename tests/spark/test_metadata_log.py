@@ -32,7 +32,7 @@ from tests.unit.replay.metadata_log.written import (
     uvarint,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 RUN: Final = Path(__file__).parents[1] / "kraft_runs" / "elr" / "metadata"
 
@@ -96,7 +96,6 @@ def test_the_summary_says_what_there_was_and_that_the_snapshot_agrees(out: Path)
     assert {row["rack"] for row in table(out, "broker_events") if row["event"] == "registered"} == {"a", "b", "c", "d"}
 
 
-@pytest.mark.long
 def test_log_files_beside_it_tell_what_it_has_not(spark: SparkSession, tmp_path: Path) -> None:
     logs = tuple(sorted(RUN.parent.glob("logs-*")))
     out = tmp_path / "[all] {of,it}"
@@ -124,7 +123,6 @@ def a_log(folder: Path, *batches: bytes, name: int = 0) -> Path:
     return folder
 
 
-@pytest.mark.long
 def test_a_snapshot_behind_a_gap_tells_the_settings_of_then(spark: SparkSession, tmp_path: Path) -> None:
     """Who was in sync follows from the states; whether that was enough, from what was set while nothing is known."""
     min_isr = "min.insync.replicas"
@@ -141,7 +139,6 @@ def test_a_snapshot_behind_a_gap_tells_the_settings_of_then(spark: SparkSession,
     assert ("under_min_isr", 2001) in kinds
 
 
-@pytest.mark.long
 def test_a_setting_that_is_changed_right_behind_a_snapshot_is_told_after_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -158,7 +155,6 @@ def test_a_setting_that_is_changed_right_behind_a_snapshot_is_told_after_it(
     assert [told[1:] for told in sorted(settings)] == [(1001, "1"), (1990, "3"), (2000, "2")]
 
 
-@pytest.mark.long
 def test_what_cannot_be_used_is_counted_and_the_rest_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     later = uvarint(1) + uvarint(99) + uvarint(0)
     begin, abort = (
@@ -198,7 +194,6 @@ def test_what_cannot_be_used_is_counted_and_the_rest_goes_on(spark: SparkSession
     assert {name: n for name, n in done.summary["quarantined"].items() if n} == {"torn": 1, "unknown_record": 1}
 
 
-@pytest.mark.long
 def test_a_log_that_tells_of_no_partition_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ReplayRefused, match="tells of no partition"):
         replayed(spark, tmp_path / "out", a_log(tmp_path / "log", elected(0, 1000, 3)))

@@ -18,7 +18,7 @@ from broker_sim.replay.progress import StepProgress
 from broker_sim.replay.what_if.asked import parse
 from broker_sim.replay.what_if.tables import WHAT_IF
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 START = 1_700_000_000_000
 _LAG, _MIN, _THROTTLE = "replica.lag.time.max.ms", "min.insync.replicas", "throttle"
