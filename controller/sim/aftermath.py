@@ -15,7 +15,7 @@ from controller.sim.combined import lose
 from controller.sim.disk import WRITE_BACK_S
 from controller.sim.log_troubles import PLAIN, fill, limit_moves, made, move_dirs, replicas_of
 from controller.sim.operations import SIDE_TOPICS
-from controller.sim.ruins import UNCLEAN, flip, leads, log_dirs, recovery_point
+from controller.sim.ruins import UNCLEAN, flip, leads, recovery_point
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
@@ -99,7 +99,7 @@ async def unmarked_stop(turn: Turn) -> str:
 
 def _recovery_points(turn: Turn, number: int) -> list[Path]:
     """Their checkpoint in each of its dirs."""
-    return [log_dir / checkpoints.RECOVERY_POINT_FILE for log_dir in log_dirs(turn, number)]
+    return [log_dir / checkpoints.RECOVERY_POINT_FILE for log_dir in turn.cluster.log_dirs(number)]
 
 
 async def delete_what_moves(turn: Turn) -> str:

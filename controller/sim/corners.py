@@ -11,7 +11,6 @@ from typing import Final
 from controller.sim.combined import lose, who_serves
 from controller.sim.log_troubles import PLAIN, fill, made
 from controller.sim.operations import SIDE_TOPICS
-from controller.sim.ruins import log_dirs
 from controller.sim.turn import Turn
 from controller.sim.twists import FAR_S, half_moved, move
 from controller.sim.unheard import leave_to_who_has_not_begun, when_written
@@ -79,8 +78,8 @@ async def delete_off_a_failed_dir(turn: Turn) -> str:
     found = [
         (broker, folder)
         for broker in cluster.assignment(topic, 0)
-        if broker in cluster.disks and broker in cluster.running() and len(log_dirs(turn, broker)) > 1
-        for folder in log_dirs(turn, broker)
+        if broker in cluster.disks and broker in cluster.running() and len(turn.cluster.log_dirs(broker)) > 1
+        for folder in turn.cluster.log_dirs(broker)
         if (folder / f"{topic}-0").is_dir()
     ]
     broker, folder = turn.one_of(found)

@@ -291,13 +291,10 @@ def fail_log_dir(turn: Turn) -> str:
     """The disk of a log dir fails, or is full, until the broker starts again."""
     cluster = turn.cluster
     number = turn.one_of(sorted(set(cluster.brokers) & set(cluster.disks)))
-    shape = cluster.shape
-    name = turn.name(number)
-    names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
-    chosen, code = turn.one_of(names), turn.chance.choice((errno.EIO, errno.ENOSPC))
-    cluster.disks[number].failing[cluster.folder / chosen] = code
+    chosen, code = turn.one_of(cluster.log_dirs(number)), turn.chance.choice((errno.EIO, errno.ENOSPC))
+    cluster.disks[number].failing[chosen] = code
     cluster.disks_failed.add(number)
-    return f"{chosen} with {errno.errorcode[code]}"
+    return f"{chosen.name} with {errno.errorcode[code]}"
 
 
 def quiet(turn: Turn) -> str:

@@ -255,14 +255,13 @@ async def disk_fails_midway(turn: Turn) -> str:
     """From its n-th next operation of a kind on, a log dir fails: in the middle of whatever that belongs to."""
     cluster = turn.cluster
     number = turn.one_of(sorted(set(_running(turn)) & set(cluster.disks)))
-    shape, name, disk = cluster.shape, turn.name(number), cluster.disks[number]
-    names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
-    chosen, kind = turn.one_of(names), turn.chance.choice((*["rename"] * 6, "replace", "append"))
+    disk = cluster.disks[number]
+    chosen, kind = turn.one_of(cluster.log_dirs(number)), turn.chance.choice((*["rename"] * 6, "replace", "append"))
     nth = turn.chance.randint(1, 12)
-    disk.fail_at(cluster.folder / chosen, kind, nth, errno.EIO)
+    disk.fail_at(chosen, kind, nth, errno.EIO)
     await cluster.world.sleep(turn.chance.choice((4.0, 8.0)))
     disk.failing_at.clear()
-    return f"{chosen} at its {kind} {nth}"
+    return f"{chosen.name} at its {kind} {nth}"
 
 
 async def reborn_at_once(turn: Turn) -> str:

@@ -154,6 +154,11 @@ class Programs:
         kind = "controller" if number in self.controller_ids else "broker"
         return self.world.machine(f"{kind}-{number}")
 
+    def log_dirs(self, number: int) -> list[Path]:
+        """Of a broker: as many as the shape says, whether they are there yet or not."""
+        name, count = self.machine(number).name, self.shape.log_dirs if self.shape else 1
+        return [self.folder / each for each in (name, *(f"{name}-{n}" for n in range(2, count + 1)))]
+
     def numbers(self) -> list[int]:
         """All controllers and brokers."""
         return [*self.controller_ids, *self.broker_ids]
@@ -252,12 +257,10 @@ class Programs:
     def _broker(self, number: int) -> Broker:
         machine = self.machine(number)
         shape = self.shape
-        dirs = shape.log_dirs if shape else 1
-        names = [machine.name, *(f"{machine.name}-{n}" for n in range(2, dirs + 1))]
         identity = BrokerIdentity(
             broker_id=BrokerId(number),
             listeners=(NodeListener(host=machine.name, port=BROKER_PORT),),
-            log_dirs=tuple(self.folder / name for name in names),
+            log_dirs=tuple(self.log_dirs(number)),
             rack=f"rack-{number % shape.racks}" if shape and shape.racks else None,
             trace_dir=self.folder / "trace",
         )

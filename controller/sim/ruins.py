@@ -119,7 +119,7 @@ async def ruin_files(turn: Turn) -> str:
     lose(turn, number)
     folders = [
         folder
-        for log_dir in log_dirs(turn, number)
+        for log_dir in turn.cluster.log_dirs(number)
         if log_dir.is_dir()
         for folder in sorted(log_dir.iterdir())
         if folder.is_dir() and parse_folder_name(folder.name) is not None
@@ -136,13 +136,6 @@ async def ruin_files(turn: Turn) -> str:
     cluster.start_one(number)
     await cluster.world.sleep(2.0)
     return f"{turn.name(number)}: {', '.join(done)}"
-
-
-def log_dirs(turn: Turn, number: int) -> list[Path]:
-    """Of a broker."""
-    shape, name = turn.cluster.shape, turn.name(number)
-    names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
-    return [turn.cluster.folder / each for each in names]
 
 
 def _indexes(turn: Turn, folder: Path) -> bool:
@@ -281,7 +274,7 @@ async def start_without_a_dir(turn: Turn) -> str:
     cluster, shape = turn.cluster, turn.cluster.shape
     candidates = sorted(set(_running(turn)) & set(cluster.disks)) if shape is not None and shape.log_dirs > 1 else []
     number = turn.one_of(candidates)
-    chosen = turn.one_of([path for path in log_dirs(turn, number) if any(path.glob("*/*.log"))])
+    chosen = turn.one_of([path for path in turn.cluster.log_dirs(number) if any(path.glob("*/*.log"))])
     lose(turn, number)
     cluster.disks[number].failing[chosen] = errno.EIO
     cluster.disks_failed.add(number)

@@ -14,7 +14,6 @@ from controller.sim.combined import lose, who_serves
 from controller.sim.history import parsed
 from controller.sim.log_troubles import fill
 from controller.sim.operations import SIDE_TOPICS
-from controller.sim.ruins import log_dirs
 from controller.sim.turn import NothingThere, Turn
 from controller.sim.twists import half_moved, move, until_in_sync
 from controller.sim.unheard import in_time, lead_alone
@@ -165,7 +164,7 @@ async def come_back_to_a_broker_with_a_failed_dir(turn: Turn) -> str:
     leader, broker, other = turn.chance.sample(sorted(set(cluster.brokers) - cluster.paused), 3)
     went = [await make(turn, topic, [[leader, broker]] * 4)]
     await cluster.world.sleep(0.5)
-    lost = [(p, d) for p in range(4) for d in log_dirs(turn, broker) if (d / f"{topic}-{p}").is_dir()]
+    lost = [(p, d) for p in range(4) for d in turn.cluster.log_dirs(broker) if (d / f"{topic}-{p}").is_dir()]
     partition, folder = turn.one_of(lost)
     await _fail(turn, broker, folder, topic)
     went.append(await move(turn, topic, {"partition_index": partition, "replicas": [leader]}))

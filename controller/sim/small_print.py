@@ -19,7 +19,6 @@ from controller.sim.load.consumer import join_body
 from controller.sim.log_troubles import fill, replicas_of
 from controller.sim.moments import CALM_S
 from controller.sim.operations import alter_configs
-from controller.sim.ruins import log_dirs
 from controller.sim.shape import TOPIC
 from controller.sim.slow_disks import COMPACTED_S, SEGMENTS, has_configs, new_topic
 from controller.sim.turn import NothingThere, Turn
@@ -100,11 +99,11 @@ async def commit_on_a_broken_disk(turn: Turn) -> str:
     folder = turn.one_of(
         [
             each
-            for each in log_dirs(turn, coordinator.leader)
+            for each in turn.cluster.log_dirs(coordinator.leader)
             if (each / f"{GROUP_METADATA_TOPIC}-{coordinator.partition}").is_dir()
         ]
     )
-    if len(log_dirs(turn, coordinator.leader)) < 2:
+    if len(turn.cluster.log_dirs(coordinator.leader)) < 2:
         raise NothingThere
     cluster.disks[coordinator.leader].failing[folder] = errno.EIO
     cluster.disks_failed.add(coordinator.leader)
@@ -197,7 +196,7 @@ async def wish_and_come(turn: Turn) -> str:
     found = [tp for tp in cluster.movable() if free_brokers(turn, *tp)] if shape and shape.log_dirs > 1 else []
     topic, partition = turn.one_of(found)
     number, before = turn.one_of(free_brokers(turn, topic, partition)), cluster.assignment(topic, partition)
-    rows = [{"path": str(log_dirs(turn, number)[1]), "topics": [{"name": topic, "partitions": [partition]}]}]
+    rows = [{"path": str(turn.cluster.log_dirs(number)[1]), "topics": [{"name": topic, "partitions": [partition]}]}]
     wished = await cluster.ask_one(number, ApiKey.ALTER_REPLICA_LOG_DIRS, 1, {"dirs": rows})
     went = await move(turn, topic, {"partition_index": partition, "replicas": [*before, number]})
     await cluster.world.sleep(2.0)

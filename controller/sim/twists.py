@@ -210,11 +210,8 @@ async def _far_with_a_failed_dir(turn: Turn) -> tuple[str, int, int, bool]:
 
 def _dirs(turn: Turn, broker: int) -> list[Path]:
     """Log dirs of a broker that has several."""
-    cluster, name = turn.cluster, turn.name(broker)
-    count = cluster.shape.log_dirs if cluster.shape else 1
-    return (
-        [cluster.folder / each for each in (name, *(f"{name}-{n}" for n in range(2, count + 1)))] if count > 1 else []
-    )
+    found = turn.cluster.log_dirs(broker)
+    return found if len(found) > 1 else []
 
 
 async def move(turn: Turn, topic: str, row: dict[str, object]) -> str:

@@ -291,11 +291,10 @@ async def _fail_dir(way: _Way) -> str:
     """The disk of one of a replica's log dirs fails."""
     turn, cluster = way.turn, way.turn.cluster
     number = turn.one_of([each for each in way.replicas() if each in cluster.disks])
-    dirs = cluster.shape.log_dirs if cluster.shape else 1
-    name = turn.chance.choice([turn.name(number), *(f"{turn.name(number)}-{n}" for n in range(2, dirs + 1))])
-    cluster.disks[number].failing[cluster.folder / name] = errno.EIO
+    chosen = turn.chance.choice(cluster.log_dirs(number))
+    cluster.disks[number].failing[chosen] = errno.EIO
     cluster.disks_failed.add(number)
-    return f"{name} fails"
+    return f"{chosen.name} fails"
 
 
 async def _new_office(way: _Way) -> str:

@@ -58,8 +58,7 @@ class Restarts:
 
     def reads(self, number: int) -> None:
         """A broker is about to load its logs."""
-        name = self._cluster.machine(number).name
-        dirs = [path for path in self._dirs(name) if not self._fails(number, path)]
+        dirs = [path for path in self._dirs(number) if not self._fails(number, path)]
         self._found[number] = {folder: found for path in dirs for folder, found in logs_on_disk(path)}
 
     def row(
@@ -84,10 +83,8 @@ class Restarts:
             self.logs, self.batches = self.logs + 1, self.batches + len(found.headers)
             yield from (f"{folder.name} {wrong}" for wrong in differences(found, log))
 
-    def _dirs(self, name: str) -> list[Path]:
-        shape = self._cluster.shape
-        names = [name, *(f"{name}-{n}" for n in range(2, (shape.log_dirs if shape else 1) + 1))]
-        return [path for each in names if (path := self._cluster.folder / each).is_dir()]
+    def _dirs(self, number: int) -> list[Path]:
+        return [path for path in self._cluster.log_dirs(number) if path.is_dir()]
 
     def _fails(self, number: int, path: Path) -> bool:
         disk = self._cluster.disks.get(number)
@@ -105,7 +102,7 @@ class Restarts:
         topic = self._cluster.world.zookeeper.tree.get(f"{TOPICS}{tp.topic}")
         if topic is None:
             return
-        dirs = self._dirs(self._cluster.machine(broker).name)
+        dirs = self._dirs(broker)
         failed = [path for path in dirs if self._fails(broker, path) and (path / folder_name(tp)).is_dir()]
         is_old = self._made.get((broker, tp)) == topic.czxid and broker not in self._added(tp)
         if failed and is_old:

@@ -21,12 +21,11 @@ SHOWN: Final = 400
 
 
 class Inquiry:
-    """Of one cluster at rest. `wrong` collects, `asked` counts."""
+    """Of one cluster at rest. `wrong` collects."""
 
     def __init__(self, cluster: Cluster, chance: random.Random) -> None:
         self.cluster, self.chance = cluster, chance
         self.wrong: list[str] = []
-        self.asked = 0
 
     @property
     def brokers(self) -> list[int]:
@@ -42,7 +41,6 @@ class Inquiry:
 
     async def ask(self, number: int, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
         """The answer of one broker or controller. Raises OSError, ProtocolError."""
-        self.asked += 1
         return await self.cluster.call(number, api_key, version, body)
 
     async def ask_office(self, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:

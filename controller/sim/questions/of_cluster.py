@@ -13,9 +13,9 @@ from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT
 from controller.sim.questions.inquiry import IMPOSSIBLE, MISSING, Inquiry, optional
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.types import GROUP_METADATA_TOPIC
 
-GROUPS_TOPIC: Final = "__consumer_offsets"
-INTERNAL: Final = frozenset({GROUPS_TOPIC, "__transaction_state"})
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 #: What everybody may do with a topic, with a cluster: bits of `AclOperation`; and what is said to who does not ask.
 MAY_WITH_TOPIC, MAY_WITH_CLUSTER, NOT_ASKED = 3576, 8096, -(2**31)
 RACKS_FROM, CLUSTER_ID_FROM, OFFLINE_FROM, EPOCHS_FROM, MAY_FROM = 1, 2, 5, 7, 8
@@ -76,10 +76,10 @@ async def describe_cluster(inquiry: Inquiry) -> None:
 
 async def find_coordinator(inquiry: Inquiry) -> None:
     """The leader of the partition of the groups' topic that the group's name leads to, wherever one asks."""
-    count = len(inquiry.cluster.topic_partitions(GROUPS_TOPIC))
+    count = len(inquiry.cluster.topic_partitions(GROUP_METADATA_TOPIC))
     for number in (*inquiry.brokers, inquiry.controller()):
         group, version = f"group-{inquiry.chance.randrange(10**6)}", inquiry.chance.randint(0, 3)
-        state = inquiry.cluster.state(GROUPS_TOPIC, java_hash(group) % count)
+        state = inquiry.cluster.state(GROUP_METADATA_TOPIC, java_hash(group) % count)
         answer = await inquiry.ask(number, ApiKey.FIND_COORDINATOR, version, {"key": group, "key_type": 0})
         found = answer.error_code, int(answer.node_id), answer.host, answer.port
         right = 0, state["leader"], f"broker-{state['leader']}", BROKER_PORT

@@ -24,7 +24,7 @@ async def of_topics(inquiry: Inquiry) -> None:
     """Of each topic its own configs are told as such, with their synonyms, wherever one asks."""
     cluster = inquiry.cluster
     for topic in cluster.children("/brokers/topics"):
-        right = (cluster.znode(f"/config/topics/{topic}") or {}).get("config", {})
+        right = _stored(inquiry, f"topics/{topic}")
         if cluster.topic_partitions(topic) and f"/config/topics/{topic}" not in cluster.damaged:
             await _own_of_topic(inquiry, topic, right)
     number = inquiry.chance.choice(inquiry.brokers)
@@ -51,9 +51,9 @@ async def of_brokers(inquiry: Inquiry) -> None:
     """Each broker tells of itself, of nobody else, what stands in ZooKeeper for it and for all, and what it was started
     with; anybody tells what stands for all."""
     cluster = inquiry.cluster
-    for_all = _stored(inquiry, "<default>")
+    for_all = _stored(inquiry, "brokers/<default>")
     for number in inquiry.brokers:
-        own = _stored(inquiry, str(number))
+        own = _stored(inquiry, f"brokers/{number}")
         answer = await _describe(inquiry, number, OF_BROKER, str(number))
         rows = {row.name: (row.value, row.config_source) for row in answer.configs}
         right = {name: (value, DYNAMIC_DEFAULT) for name, value in for_all.items()}
@@ -69,7 +69,8 @@ async def of_brokers(inquiry: Inquiry) -> None:
 
 
 def _stored(inquiry: Inquiry, entity: str) -> dict[str, str]:
-    return dict((inquiry.cluster.znode(f"/config/brokers/{entity}") or {}).get("config", {}))
+    """The configs of `topics/<topic>`, `brokers/<id>` or `brokers/<default>` in ZooKeeper."""
+    return dict((inquiry.cluster.znode(f"/config/{entity}") or {}).get("config", {}))
 
 
 async def _describe(inquiry: Inquiry, number: int, kind: int, name: str, keys: Sequence[str] | None = None) -> Any:
@@ -94,16 +95,15 @@ _EDITS: Final[tuple[tuple[tuple[tuple[str, int, str | None], ...], dict[str, str
 
 async def altered(inquiry: Inquiry) -> None:
     """Edits of a topic's configs, each tried before it is made; what is refused changes nothing; at last all anew."""
-    cluster = inquiry.cluster
-    path, kept = f"/config/topics/{ASKED}", {"min.insync.replicas": "1"}
+    entity, kept = f"topics/{ASKED}", {"min.insync.replicas": "1"}
     for edits, right in _EDITS:
-        before = cluster.znode(path)["config"]
+        before = _stored(inquiry, entity)
         for tries in (True, False):
             code = await _alter(inquiry, ASKED, edits, tries=tries)
             what = f"an edit {edits}{', only tried' if tries else ''}"
             inquiry.expect_code(what, code, right if isinstance(right, ErrorCode) else ErrorCode.NONE)
             after = before if tries or isinstance(right, ErrorCode) else {**kept, **right}
-            inquiry.expect(f"what stands there after {what}", cluster.znode(path)["config"], after)
+            inquiry.expect(f"what stands there after {what}", _stored(inquiry, entity), after)
     missing = await _alter(inquiry, MISSING, _EDITS[0][0], tries=False)
     inquiry.expect_code("an edit of what is not there", missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     for anew in ({"segment.bytes": "6000", "retention.ms": "8000000"}, {}):
@@ -112,14 +112,14 @@ async def altered(inquiry: Inquiry) -> None:
         body = {"resources": [resource], "validate_only": False}
         answer = await _ask_anybody(inquiry, ApiKey.ALTER_CONFIGS, body)
         inquiry.expect_code(f"AlterConfigs to {anew}", answer.responses[0].error_code)
-        inquiry.expect("what stands there then", cluster.znode(path)["config"], anew)
+        inquiry.expect("what stands there then", _stored(inquiry, entity), anew)
 
 
 async def altered_of_brokers(inquiry: Inquiry) -> None:
     """What one edit does not name stays, of a broker and of all; at last there is what was there before."""
     number = inquiry.chance.choice(inquiry.brokers)
     for name, at in ((str(number), number), ("", inquiry.chance.choice((inquiry.brokers[-1], inquiry.controller())))):
-        entity = name or "<default>"
+        entity = f"brokers/{name or '<default>'}"
         before = _stored(inquiry, entity)
         for edit, more in (
             (("background.threads", SET, "9"), {"background.threads": "9"}),
@@ -128,7 +128,7 @@ async def altered_of_brokers(inquiry: Inquiry) -> None:
             (("num.io.threads", DELETE, None), {}),
         ):
             code = await _alter(inquiry, name, [edit], tries=False, kind=OF_BROKER, at=at)
-            inquiry.expect_code(f"an edit {edit} of broker {entity}", code)
+            inquiry.expect_code(f"an edit {edit} of {entity}", code)
             inquiry.expect(f"what stands there after {edit}", _stored(inquiry, entity), {**before, **more})
 
 

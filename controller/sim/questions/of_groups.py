@@ -14,10 +14,11 @@ from typing import Any, Final
 from controller.sim.load.consumer import join_body
 from controller.sim.load.member import SUBSCRIPTION
 from controller.sim.questions.inquiry import MISSING, Inquiry, optional
-from controller.sim.questions.of_cluster import GROUPS_TOPIC, java_hash
+from controller.sim.questions.of_cluster import NOT_ASKED, java_hash
 from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.types import GROUP_METADATA_TOPIC
 
 COMMITTED, EPOCH, METADATA = 5, 3, "so far"
 #: From these versions on members are static, ids are given before one joins, commits have epochs, several leave at
@@ -67,8 +68,8 @@ class _Story:
 
     def __init__(self, inquiry: Inquiry, group: str) -> None:
         self._inquiry, self._group = inquiry, group
-        count = len(inquiry.cluster.topic_partitions(GROUPS_TOPIC))
-        self._coordinator: int = inquiry.cluster.state(GROUPS_TOPIC, java_hash(group) % count)["leader"]
+        count = len(inquiry.cluster.topic_partitions(GROUP_METADATA_TOPIC))
+        self._coordinator: int = inquiry.cluster.state(GROUP_METADATA_TOPIC, java_hash(group) % count)["leader"]
 
     async def _ask(self, api_key: ApiKey, version: int, body: Mapping[str, Any], *, at: int | None = None) -> Any:
         return await self._inquiry.ask(self._coordinator if at is None else at, api_key, version, body)
@@ -249,7 +250,7 @@ class _Story:
         right = ErrorCode.NONE, state, "range" if seats and shows else ""
         self._inquiry.expect(f"DescribeGroups {version}", found, right)
         if version >= 3:
-            may = MAY_WITH_GROUP if asks else -(2**31)
+            may = MAY_WITH_GROUP if asks else NOT_ASKED
             self._inquiry.expect("what one may do with a group", row.authorized_operations, may)
         rows = sorted(
             (

@@ -6,7 +6,7 @@ Source: spec broker.md §3 to §6, §10.4, §11.2, §11.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,16 +14,17 @@ from typing import Any, Final
 
 from controller.sim.load.consumer import fetch_body
 from controller.sim.questions.inquiry import ASKED, Inquiry
-from controller.sim.questions.of_cluster import GROUPS_TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch, iterate
+from controller.wire.types import GROUP_METADATA_TOPIC
 
 #: Times of the records that are written, beside the time of the question, in ms, not in order; and where batches begin.
 TIMES_MS: Final = (0, 40, 20, 60, 60)
 BATCHES: Final = (0, 3, 4)
-#: Within the first batch, which stays as a whole.
+#: Times that mean an offset.
 EARLIEST, LATEST = -2, -1
+#: Records are deleted before this one, which is within the first batch: that stays as a whole.
 DELETED: Final = 2
 
 
@@ -48,9 +49,8 @@ async def records(inquiry: Inquiry) -> None:
         rows = [(r.offset, r.timestamp - now_ms, r.key, r.value) for r in iterate(bytes(row.records or b""))]
         right = [(n, ms, b"k%d" % n, b"v%d" % n) for n, ms in enumerate(TIMES_MS)] if node == leader else []
         inquiry.expect(f"Fetch of {node}", (ErrorCode.of(row.error_code), rows), (code, right))
-    of_groups = await _produce(inquiry, leader, 8, batches[0], topic=GROUPS_TOPIC)
-    refusals = ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER
-    inquiry.expect("Produce to the groups' topic", ErrorCode.of(of_groups.error_code) in refusals, True)
+    of_groups = await _produce(inquiry, leader, 8, batches[0], topic=GROUP_METADATA_TOPIC)
+    inquiry.expect_code("Produce to the groups' topic", of_groups.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
     await _offsets(inquiry, leader, epoch, now_ms)
     await _deleted(inquiry, leader, epoch, now_ms)
 
@@ -152,10 +152,10 @@ async def dirs(inquiry: Inquiry) -> None:
             for row in answer.results
             if row.error_code == 0
         }
+        right = before if found == before else _on_disk(inquiry, number)  # retention may have been there between
+        inquiry.expect(f"DescribeLogDirs {version} of {number}", found, right)
         none = await inquiry.ask(number, ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": []})
         inquiry.expect("DescribeLogDirs of no topic", [list(row.topics) for row in none.results], [[]] * len(found))
-        after = _on_disk(inquiry, number)
-        inquiry.expect(f"DescribeLogDirs {version} of {number}", found, before if found == before else after)
 
 
 _Logs = dict[tuple[str, int], tuple[int, bool, int | None]]
@@ -165,7 +165,7 @@ def _on_disk(inquiry: Inquiry, number: int) -> dict[str, _Logs]:
     """dir -> log -> (bytes, whether it is a future one, lag). At rest no replica is behind, and none moves; how far a
     log is behind that is no replica (any more) nobody says."""
     found: dict[str, _Logs] = {}
-    for log_dir in _dirs(inquiry, number):
+    for log_dir in inquiry.cluster.log_dirs(number):
         found[log_dir.name] = {}
         for folder in log_dir.iterdir():
             topic, _, partition = folder.name.rpartition("-")
@@ -181,29 +181,22 @@ def _is_assigned(inquiry: Inquiry, number: int, topic: str, partition: int) -> b
     return number in content.get(str(partition), ())
 
 
-def _dirs(inquiry: Inquiry, number: int) -> Iterator[Path]:
-    name = f"broker-{number}"
-    more = inquiry.cluster.shape.log_dirs if inquiry.cluster.shape is not None else 1
-    for each in (name, *(f"{name}-{n}" for n in range(2, more + 1))):
-        yield inquiry.cluster.folder / each
-
-
 async def log_dir_moves(inquiry: Inquiry) -> None:
     """A replica goes to another dir of its broker, and is told to be there; not to one that there is not."""
     number = inquiry.cluster.assignment(ASKED, 0)[-1]
     missing = await _move(inquiry, number, inquiry.cluster.folder / "there-is-no-such-dir")
     inquiry.expect_code("a move to no dir", missing, ErrorCode.LOG_DIR_NOT_FOUND)
-    there = {name for name, logs in _on_disk(inquiry, number).items() if (ASKED, 0) in logs}
-    others = [log_dir for log_dir in _dirs(inquiry, number) if log_dir.name not in there]
+
+    async def found() -> list[Path]:
+        return [log_dir for log_dir in inquiry.cluster.log_dirs(number) if (log_dir / f"{ASKED}-0").is_dir()]
+
+    there = await found()
+    others = [log_dir for log_dir in inquiry.cluster.log_dirs(number) if log_dir not in there]
     if not others or not there:
         return
     moved = await _move(inquiry, number, others[0])
     inquiry.expect_code("a move to another dir", moved)
-
-    async def found() -> object:
-        return {name for name, logs in _on_disk(inquiry, number).items() if (ASKED, 0) in logs}
-
-    await inquiry.becomes("in which dir it is", found, {others[0].name})
+    await inquiry.becomes("in which dir it is", found, others[:1])
     await dirs(inquiry)
 
 

@@ -13,6 +13,7 @@ from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 
+ALSO_MISSING: Final = f"{MISSING}-either"
 CONFIGS: Final = {"segment.bytes": "5000", "min.insync.replicas": "1"}
 #: From these versions on a request may only be tried, and an answer says what was made.
 TRIES_FROM, TELLS_FROM = 1, 5
@@ -104,12 +105,10 @@ async def grow(inquiry: Inquiry) -> None:
     before = cluster.content_of(ASKED)["partitions"]
     count = len(before)
     for tries in (True, False):
-        rows = [(ASKED, count + 2, None), (TOPIC, 1, None), (MISSING, 3, None), ("keyed-no", 0, None)]
-        if len(cluster.topic_partitions(TOPIC)) == 1:
-            rows[1] = (TOPIC, 0, None)
+        rows = [(ASKED, count + 2, None), (TOPIC, 1, None), (MISSING, 3, None), (ALSO_MISSING, 0, None)]
         answer = await _grow(inquiry, version, rows, tries=tries)
         right = {ASKED: ErrorCode.NONE, TOPIC: ErrorCode.INVALID_PARTITIONS}
-        right |= dict.fromkeys((MISSING, "keyed-no"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        right |= dict.fromkeys((MISSING, ALSO_MISSING), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         inquiry.expect(f"CreatePartitions {version}{' that only tries' if tries else ''}", answer, right)
         there = count if tries else count + 2
         inquiry.expect("how many partitions there are then", len(cluster.topic_partitions(ASKED)), there)
@@ -117,8 +116,8 @@ async def grow(inquiry: Inquiry) -> None:
     inquiry.expect("which replicas those before it have", {number: after.get(number) for number in before}, before)
     factors = {len(set(replicas)) for replicas in after.values()}
     inquiry.expect("how many replicas the new ones have", factors, {len(before["0"])})
-    live = [replicas for replicas in after.values() if not set(replicas) <= set(inquiry.brokers)]
-    inquiry.expect("which replicas are nobody's", live, [])
+    strange = [replicas for replicas in after.values() if not set(replicas) <= set(inquiry.brokers)]
+    inquiry.expect("which replicas are nobody's", strange, [])
     _lead(inquiry)
     wrong = await _grow(inquiry, version, [(ASKED, count + 3, [[99]])], tries=False)
     inquiry.expect("partitions of nobody", wrong, {ASKED: ErrorCode.INVALID_REPLICA_ASSIGNMENT})

@@ -110,14 +110,20 @@ def test_a_move_that_is_taken_back_from_its_leader_is_heard_of_so(isr: tuple[int
     assert stage.leader()[2] == tuple(r for r in isr if r != 3)
 
 
-def test_a_move_that_waits_goes_on_when_its_leader_says_that_the_isr_changed() -> None:
-    """Its state znode is not watched meanwhile, and its timer may be long in coming."""
+def stage_with_a_move_that_waits() -> Stage:
+    """To brokers 3 and 2: the write of its state was refused once."""
     stage = stage_with(1, 2, 3, p0=(1, 2))
     path = TopicPartitionStateZNode.path(TP)
     stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == path else None
     move_to(stage, 3, 2)
     assert TP in stage.state.moves_that_wait
     stage.tree.refusal = lambda _: None
+    return stage
+
+
+def test_a_move_that_waits_goes_on_when_its_leader_says_that_the_isr_changed() -> None:
+    """Its state znode is not watched meanwhile, and its timer may be long in coming."""
+    stage = stage_with_a_move_that_waits()
     stage.make(f"{IsrChangeNotificationZNode.path}/isr_change_0000000001", encode_partitions([TP]))
     stage.run()
     assert TP not in stage.state.moves_that_wait
@@ -129,12 +135,7 @@ def test_a_move_that_waits_goes_on_when_its_leader_says_that_the_isr_changed() -
 @pytest.mark.parametrize("how", ["it is cancelled", "its topic vanishes"])
 def test_a_move_that_waited_is_forgotten_with_its_end(how: str) -> None:
     """The next one of its partition is watched, and ends when its target is in sync."""
-    stage = stage_with(1, 2, 3, p0=(1, 2))
-    path = TopicPartitionStateZNode.path(TP)
-    stage.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, SetData) and op.path == path else None
-    move_to(stage, 3, 2)
-    assert TP in stage.state.moves_that_wait
-    stage.tree.refusal = lambda _: None
+    stage = stage_with_a_move_that_waits()
     if how == "it is cancelled":
         stage.run(events.ApiPartitionReassignment({TP: None}, 2))
     else:
