@@ -126,11 +126,9 @@ def watched(tmp_path: Path) -> tuple[Restarts, Any, Path]:
     (folder.parent / checkpoints.RECOVERY_POINT_FILE).write_text(checkpoints.offsets_text({TP: POINT}))
     topic = {"partitions": {"0": [1, 2]}, "adding_replicas": {}}
     cluster: Any = SimpleNamespace(
-        folder=tmp_path,
-        shape=SimpleNamespace(log_dirs=2),
+        log_dirs=lambda number: [tmp_path / f"broker-{number}", tmp_path / f"broker-{number}-2"],
         disks={2: SimulatedDisk(random.Random(1), lambda: 0.0)},
         brokers={},
-        machine=lambda number: SimpleNamespace(name=f"broker-{number}"),
         content_of=lambda name: topic,
         world=SimpleNamespace(zookeeper=SimpleNamespace(tree={"/brokers/topics/side-1": SimpleNamespace(czxid=5)})),
     )
