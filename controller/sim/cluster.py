@@ -14,7 +14,7 @@ from broker_sim.log.log_dir import parse_folder_name, parse_future_name
 from broker_sim.replicas.partition import Partition
 from controller.sim.disk import give_way
 from controller.sim.invariants import Invariants
-from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT, Programs
+from controller.sim.programs import Programs
 from controller.sim.refusals import Refusals
 from controller.sim.shape import Shape
 from controller.wire import log_events as ev
@@ -170,11 +170,8 @@ class Cluster(Programs):
 
     async def call(self, number: int, api_key: ApiKey, version: int, body: Mapping[str, Any]) -> Any:
         """One request to one broker or controller, on a connection of its own. Raises OSError."""
-        port = CONTROLLER_PORT if number in self.controller_ids else BROKER_PORT
-        network = self.world.machine("client").network
-        connection = await BrokerConnection.open(
-            network, self.machine(number).name, port, client_id="sim", timeout_s=10
-        )
+        network, name = self.world.machine("client").network, self.machine(number).name
+        connection = await BrokerConnection.open(network, name, self.port(number), client_id="sim", timeout_s=10)
         try:
             return await connection.call(api_key, version, body, timeout_s=15)
         finally:

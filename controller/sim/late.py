@@ -75,6 +75,9 @@ HELD_TO_IT: Final = 0.1
 IMPATIENT: Final = 0.2
 #: The share of worlds whose brokers have little memory for requests, and how much: what is not given back is missed.
 SHORT_OF_MEMORY, REQUEST_MEMORY = 0.2, 20_000
+#: The shares of worlds whose first broker is 0, which a careless hand takes for nobody, and whose clients have a
+#: listener of their own.
+FROM_ZERO, CLIENTS_APART = 0.12, 0.25
 #: Steps that do nothing where brokers have one log dir.
 NEED_DIRS: Final = frozenset({"move_dirs_in_trouble", "move_off_a_failed_dir", "die_with_a_failed_dir"})
 #: Shares of the worlds whose logs get into trouble, with a producer of a compacted topic, with a prober of replicas.
@@ -101,6 +104,9 @@ def shape_of(seed: int, shape: Shape) -> Shape:
         shape = replace(shape, request_timeout_ms=2000)
     if random.Random(f"{seed}/memory").random() < SHORT_OF_MEMORY:
         shape = replace(shape, request_memory_bytes=REQUEST_MEMORY)
+    if random.Random(f"{seed}/ids").random() < FROM_ZERO:
+        shape = replace(shape, first_id=0)
+    shape = replace(shape, client_listener=random.Random(f"{seed}/listeners").random() < CLIENTS_APART)
     crowd = random.Random(f"{seed}/crowd")
     if crowd.random() < CROWDED:
         shape = replace(shape, crowd=crowd.choice(CROWDS))

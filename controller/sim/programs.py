@@ -36,7 +36,12 @@ from controller.world.simulated.world import Machine, World
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9090
+#: The listener that clients may have of their own, and its ports: who is no broker then reaches nothing else.
+CLIENTS: Final = "CLIENTS"
+CLIENTS_ON: Final = {BROKER_PORT: 9094, CONTROLLER_PORT: 9093}
 FIRST_CONTROLLER: Final = 1001
+#: How machines are called that are no clients.
+INSIDE: Final = "broker-", "controller-"
 #: How long a supervisor waits before it starts again what could not start.
 RESTART_S: Final = 1.0
 #: So many batches a slow disk reads in the time that it takes to sync.
@@ -59,8 +64,12 @@ class Programs:
         self.settings = SETTINGS if shape is None else shape.settings()
         self.lines: list[str] = []
         self.events: list[tuple[float, str, dict[str, Any]]] = []
-        self.broker_ids = range(1, (shape.brokers if shape else brokers) + 1)
+        first = shape.first_id if shape else 1
+        self.broker_ids = range(first, first + (shape.brokers if shape else brokers))
         self.controller_ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + (shape.controllers if shape else controllers))
+        self._clients_apart = bool(shape and shape.client_listener)
+        if self._clients_apart:
+            world.network.forbids = lambda machine, port: port in CLIENTS_ON and not machine.startswith(INSIDE)
         self.brokers: dict[int, Broker] = {}
         self.controllers: dict[int, Controller] = {}
         self.paused: set[int] = set()
@@ -154,6 +163,11 @@ class Programs:
         kind = "controller" if number in self.controller_ids else "broker"
         return self.world.machine(f"{kind}-{number}")
 
+    def port(self, number: int) -> int:
+        """Where clients reach a broker or controller."""
+        port = CONTROLLER_PORT if number in self.controller_ids else BROKER_PORT
+        return CLIENTS_ON[port] if self._clients_apart else port
+
     def log_dirs(self, number: int) -> list[Path]:
         """Of a broker: as many as the shape says, whether they are there yet or not."""
         name, count = self.machine(number).name, self.shape.log_dirs if self.shape else 1
@@ -242,9 +256,7 @@ class Programs:
             connector=machine.connector(session_timeout_ms=int(self.settings["zookeeper.session.timeout.ms"])),
             chance=machine.chance,
         )
-        identity = Identity(
-            controller_id=BrokerId(number), listeners=(NodeListener(host=machine.name, port=CONTROLLER_PORT),)
-        )
+        identity = Identity(controller_id=BrokerId(number), listeners=self._listeners(number))
         made = Controller(
             identity, controller_config.parse(self.settings), surroundings, structlog.get_logger(), given=self.settings
         )
@@ -259,7 +271,7 @@ class Programs:
         shape = self.shape
         identity = BrokerIdentity(
             broker_id=BrokerId(number),
-            listeners=(NodeListener(host=machine.name, port=BROKER_PORT),),
+            listeners=self._listeners(number),
             log_dirs=tuple(self.log_dirs(number)),
             rack=f"rack-{number % shape.racks}" if shape and shape.racks else None,
             trace_dir=self.folder / "trace",
@@ -287,6 +299,12 @@ class Programs:
                 between_batches=partial(self.between_batches, number),
             ),
         )
+
+    def _listeners(self, number: int) -> tuple[NodeListener, ...]:
+        """That of clients first, where they have one: nobody may take the first one for that of brokers."""
+        host = self.machine(number).name
+        own = NodeListener(host=host, port=CONTROLLER_PORT if number in self.controller_ids else BROKER_PORT)
+        return (NodeListener(name=CLIENTS, host=host, port=self.port(number)), own) if self._clients_apart else (own,)
 
     async def beside(self, number: int, work: Callable[[], None]) -> None:
         """What a broker leaves to another thread, since it waits for a disk: done at once, or, where that is slow, some

@@ -95,6 +95,10 @@ class Shape:
     offset_probers: int = 0
     #: Clients that begin to join the crowd's groups, and think better of it.
     hesitant: int = 0
+    #: The id of the first broker; the others follow it.
+    first_id: int = 1
+    #: Clients have a listener of their own.
+    client_listener: bool = False
 
     def settings(self) -> dict[str, str]:
         """As Kafka's properties, for brokers and controllers alike."""
@@ -139,7 +143,7 @@ class Shape:
     def assignments(self, partitions: int, replication_factor: int, *, first: int = 0) -> list[list[int]]:
         """Replicas of each partition, round the brokers; `first` shifts where it begins."""
         count = min(replication_factor, self.brokers)
-        return [[(first + p + r) % self.brokers + 1 for r in range(count)] for p in range(partitions)]
+        return [[(first + p + r) % self.brokers + self.first_id for r in range(count)] for p in range(partitions)]
 
     def rows(self) -> list[tuple[str, str]]:
         """(name, value) of each field."""

@@ -32,7 +32,6 @@ from controller.sim.oracles.throttles import (
     throttled_topics,
     topic_throttles,
 )
-from controller.sim.programs import BROKER_PORT
 from controller.sim.shape import TOOLED
 from controller.sim.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
@@ -76,7 +75,7 @@ class _Desk:
     async def run(self, *argv: str) -> tuple[int, dict[str, Any]] | None:
         """(exit code, result) of the tool; None when it took too long."""
         cluster, out = self.cluster, io.StringIO()
-        servers = ",".join(f"{self.turn.name(number)}:{BROKER_PORT}" for number in cluster.broker_ids)
+        servers = ",".join(f"{self.turn.name(number)}:{cluster.port(number)}" for number in cluster.broker_ids)
         self.there = frozenset(cluster.registered())
         desk = cluster.world.machine("administrator")
         machine = Machine(network=desk.network, clock=desk.clock, chance=self.turn.chance, out=out, err=io.StringIO())

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from controller.rules.hashing import group_partition
 from controller.sim.cluster import Cluster
-from controller.sim.programs import BROKER_PORT
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.types import GROUP_METADATA_TOPIC
 from controller.world.client import BrokerConnection
@@ -45,7 +44,9 @@ class Links:
         try:
             if connection is None or not connection.is_open:
                 connection = self._open[broker] = await BrokerConnection.open(
-                    self._network, f"broker-{broker}", BROKER_PORT, client_id=self._name, timeout_s=CONNECT_S
+                    *(self._network, f"broker-{broker}", self._cluster.port(broker)),
+                    client_id=self._name,
+                    timeout_s=CONNECT_S,
                 )
             answer = await connection.call(api_key, version, body, timeout_s=ANSWER_S)
         except (OSError, ProtocolError) as error:

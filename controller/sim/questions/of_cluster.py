@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.programs import BROKER_PORT, CONTROLLER_PORT
 from controller.sim.questions.inquiry import IMPOSSIBLE, MISSING, Inquiry, optional
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -82,7 +81,7 @@ async def find_coordinator(inquiry: Inquiry) -> None:
         state = inquiry.cluster.state(GROUP_METADATA_TOPIC, java_hash(group) % count)
         answer = await inquiry.ask(number, ApiKey.FIND_COORDINATOR, version, {"key": group, "key_type": 0})
         found = answer.error_code, int(answer.node_id), answer.host, answer.port
-        right = 0, state["leader"], f"broker-{state['leader']}", BROKER_PORT
+        right = 0, state["leader"], f"broker-{state['leader']}", inquiry.cluster.port(state["leader"])
         inquiry.expect(f"FindCoordinator {version} of {number} for {group}", found, right)
 
 
@@ -179,10 +178,10 @@ class _Right:
         """(id, host, port, rack) of each, by id."""
         found: list[tuple[int, str, int, str | None]] = []
         for number in sorted(self._cluster.registered()):
-            rack = self._cluster.znode(f"/brokers/ids/{number}").get("rack")
-            found.append((number, f"broker-{number}", BROKER_PORT, rack if self._version >= RACKS_FROM else None))
+            rack, port = self._cluster.znode(f"/brokers/ids/{number}").get("rack"), self._cluster.port(number)
+            found.append((number, f"broker-{number}", port, rack if self._version >= RACKS_FROM else None))
         if self._is_controller:
-            found.append((self._number, f"controller-{self._number}", CONTROLLER_PORT, None))
+            found.append((self._number, f"controller-{self._number}", self._cluster.port(self._number), None))
         return found
 
     def may(self, operations: int, *, asks: bool) -> int:

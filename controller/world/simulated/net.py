@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import random
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,6 +49,8 @@ class SimulatedNetwork:
         self._links: dict[tuple[str, str], Latency] = {}
         self._cut: set[tuple[str, str]] = set()
         self._listeners: dict[tuple[str, int], _Listener] = {}
+        #: Whether a machine may not connect to a port; it is refused as if nobody listened there.
+        self.forbids: Callable[[str, int], bool] = lambda machine, port: False
         #: Machine -> what its listeners raise when they are closed, though they are: a fault.
         self.closing: dict[str, OSError] = {}
         self._connections: dict[int, tuple[_Connection, _Connection]] = {}
@@ -141,7 +144,7 @@ class SimulatedNetwork:
         await self._pass_partition(machine, target)
         await asyncio.sleep(self._delay(machine, target) + self._delay(target, machine))
         listener = self._listeners.get((host, port))
-        if listener is None:
+        if listener is None or self.forbids(machine, port):
             raise ConnectionRefusedError(f"nobody listens on {host}:{port}")
         number = next(self._numbers)
         near = _Connection(self, number, machine, peer=f"{host}:{port}")
