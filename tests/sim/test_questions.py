@@ -20,7 +20,7 @@ from controller.world.simulated.world import World, run_world
 pytestmark = [pytest.mark.sim, pytest.mark.long]
 #: Kind of request -> fields of its answer that are held to be right, each with another value of its kind.
 TOLD: Mapping[ApiKey, str] = {
-    ApiKey.PRODUCE: "base_offset error_code",
+    ApiKey.PRODUCE: "base_offset error_code log_append_time",
     ApiKey.FETCH: "error_code records log_start_offset",
     ApiKey.LIST_OFFSETS: "offset timestamp",
     ApiKey.METADATA: "node_id host port rack cluster_id controller_id error_code is_internal leader_id leader_epoch "
@@ -39,6 +39,7 @@ TOLD: Mapping[ApiKey, str] = {
     ApiKey.CREATE_TOPICS: "name error_code num_partitions replication_factor value config_source",
     ApiKey.DELETE_TOPICS: "name error_code",
     ApiKey.DELETE_RECORDS: "error_code low_watermark",
+    ApiKey.INIT_PRODUCER_ID: "error_code producer_epoch",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "error_code leader_epoch end_offset",
     ApiKey.DESCRIBE_CONFIGS: "error_code name value config_source",
     ApiKey.ALTER_CONFIGS: "error_code",

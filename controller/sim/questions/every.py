@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.questions import of_cluster, of_configs, of_groups, of_logs, of_topics
+from controller.sim.questions import of_cluster, of_configs, of_groups, of_logs, of_reads, of_topics, of_writes
 from controller.sim.questions.inquiry import Inquiry
 from controller.wire.protocol import ProtocolError
 from controller.wire.records import CorruptBatch
@@ -17,9 +17,17 @@ Question = Callable[[Inquiry], Awaitable[None]]
 QUESTIONS: Final[tuple[Question, ...]] = (
     of_topics.create,
     *(of_cluster.metadata, of_cluster.metadata_of_some, of_cluster.describe_cluster, of_cluster.find_coordinator),
-    *(of_cluster.elections, of_cluster.moves),
-    *(of_configs.of_topics, of_configs.of_brokers, of_configs.altered, of_configs.altered_of_brokers),
-    *(of_logs.records, of_logs.dirs, of_logs.log_dir_moves),
+    *(of_topics.made_by_asking, of_cluster.elections, of_cluster.moves, of_cluster.moved),
+    *(
+        of_configs.of_topics,
+        of_configs.of_brokers,
+        of_configs.altered,
+        of_configs.altered_of_brokers,
+        of_configs.limits_of_brokers,
+    ),
+    *(of_logs.records, of_writes.sequences, of_writes.refused, of_logs.dirs, of_logs.log_dir_moves),
+    *(of_reads.waits, of_reads.in_sessions, of_reads.in_epochs),
+    of_writes.by_configs,
     of_groups.a_life,
     *(of_topics.grow, of_topics.delete),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
-from controller.sim.questions.inquiry import IMPOSSIBLE, MISSING, Inquiry, optional
+from controller.sim.questions.inquiry import ASKED, IMPOSSIBLE, MISSING, Inquiry, optional
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC
@@ -57,6 +57,7 @@ async def metadata_of_some(inquiry: Inquiry) -> None:
         what = f"Metadata {version} of {number} about {names}"
         head.expect_head(inquiry, what, answer, asks=False)
         inquiry.expect(what, found, right)
+        inquiry.expect(f"whether {what} makes a topic", MISSING in inquiry.cluster.children("/brokers/topics"), False)
 
 
 async def describe_cluster(inquiry: Inquiry) -> None:
@@ -156,6 +157,28 @@ async def _move(inquiry: Inquiry, topic: str, number: int, replicas: list[int] |
     body = {"timeout": 5_000, "topics": rows}
     answer = await inquiry.ask_office(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, body)
     return int(answer.responses[0].partitions[0].error_code)
+
+
+async def moved(inquiry: Inquiry) -> None:
+    """A partition goes where it is asked to go; while it goes that is listed to who asks for all, or for it."""
+    cluster, chance = inquiry.cluster, inquiry.chance
+    now = cluster.assignment(ASKED, 0)
+    others = [number for number in inquiry.brokers if number != now[0]]
+    target = [now[0], *chance.sample(others, chance.randint(0, min(2, len(others))))]  # its leader stays
+    code = await _move(inquiry, ASKED, 0, target)
+    inquiry.expect_code(f"a move of {ASKED}-0 from {now} to {target}", code)
+    none = await inquiry.ask_office(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": [], "timeout": 5_000})
+    inquiry.expect("which moves of no topic are listed", list(none.topics), [])
+    listed = await inquiry.ask_office(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, {"topics": None, "timeout": 5_000})
+    rows = [(topic.name, int(row.partition_index)) for topic in listed.topics for row in topic.partitions]
+    inquiry.expect("which moves of others are listed", [row for row in rows if row != (ASKED, 0)], [])
+
+    async def there() -> object:
+        state, content = cluster.state(ASKED, 0), cluster.content_of(ASKED)
+        left = {**(content["adding_replicas"] or {}), **(content["removing_replicas"] or {})}
+        return cluster.assignment(ASKED, 0), sorted(state["isr"]), state["leader"] in target, left
+
+    await inquiry.becomes("who has the replicas then", there, (target, sorted(target), True, {}))
 
 
 class _Right:

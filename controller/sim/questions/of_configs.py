@@ -36,12 +36,14 @@ async def _own_of_topic(inquiry: Inquiry, topic: str, right: Mapping[str, str]) 
     number = inquiry.chance.choice((*inquiry.brokers, inquiry.controller()))
     answer = await _describe(inquiry, number, OF_TOPIC, topic)
     own = [row for row in answer.configs if row.config_source == TOPICS]
+    right = {name: value.strip() for name, value in right.items()}
     what = f"DescribeConfigs of {topic} by {number}"
     inquiry.expect(what, {row.name: row.value for row in own}, right)
     inquiry.expect(what, {row.name: row.synonyms[0].value for row in own if row.synonyms}, right)
     if right:
         name = inquiry.chance.choice(sorted(right))
-        one = await _describe(inquiry, number, OF_TOPIC, topic, [name])
+        one = await _describe(inquiry, number, OF_TOPIC, topic, [name], tells=False)
+        inquiry.expect(f"{what}, the synonyms, unasked", [list(row.synonyms or ()) for row in one.configs], [[]])
         inquiry.expect(
             f"{what}, of {name} alone", [(row.name, row.value) for row in one.configs], [(name, right[name])]
         )
@@ -64,8 +66,9 @@ async def of_brokers(inquiry: Inquiry) -> None:
         inquiry.expect(f"DescribeConfigs of broker {number}", found, right)
         everybody = await _describe(inquiry, number, OF_BROKER, "")
         inquiry.expect("DescribeConfigs of all", {row.name: row.value for row in everybody.configs}, for_all)
-    another = await _describe(inquiry, inquiry.brokers[0], OF_BROKER, str(inquiry.brokers[-1] + 1))
-    inquiry.expect_code("DescribeConfigs of another broker", another.error_code, ErrorCode.INVALID_REQUEST)
+    for name in (str(inquiry.brokers[-1] + 1), "9" * 12, "one"):
+        another = await _describe(inquiry, inquiry.brokers[0], OF_BROKER, name)
+        inquiry.expect_code(f"DescribeConfigs of broker {name}", another.error_code, ErrorCode.INVALID_REQUEST)
 
 
 def _stored(inquiry: Inquiry, entity: str) -> dict[str, str]:
@@ -73,9 +76,12 @@ def _stored(inquiry: Inquiry, entity: str) -> dict[str, str]:
     return dict((inquiry.cluster.znode(f"/config/{entity}") or {}).get("config", {}))
 
 
-async def _describe(inquiry: Inquiry, number: int, kind: int, name: str, keys: Sequence[str] | None = None) -> Any:
+async def _describe(
+    inquiry: Inquiry, number: int, kind: int, name: str, keys: Sequence[str] | None = None, *, tells: bool = True
+) -> Any:
+    """`tells`: of the synonyms, too."""
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-    body = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    body = {"resources": [resource], "include_synonyms": tells, "include_documentation": False}
     answer = await inquiry.ask(number, ApiKey.DESCRIBE_CONFIGS, inquiry.chance.randint(1, 3), body)
     (found,) = answer.results
     return found
@@ -106,13 +112,18 @@ async def altered(inquiry: Inquiry) -> None:
             inquiry.expect(f"what stands there after {what}", _stored(inquiry, entity), after)
     missing = await _alter(inquiry, MISSING, _EDITS[0][0], tries=False)
     inquiry.expect_code("an edit of what is not there", missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    for anew in ({"segment.bytes": "6000", "retention.ms": "8000000"}, {}):
-        rows = [{"name": name, "value": value} for name, value in anew.items()]
-        resource = {"resource_type": OF_TOPIC, "resource_name": ASKED, "configs": rows}
-        body = {"resources": [resource], "validate_only": False}
-        answer = await _ask_anybody(inquiry, ApiKey.ALTER_CONFIGS, body)
-        inquiry.expect_code(f"AlterConfigs to {anew}", answer.responses[0].error_code)
-        inquiry.expect("what stands there then", _stored(inquiry, entity), anew)
+    for anew in ({"segment.bytes": " 6000 ", "retention.ms": "8000000"}, {}):
+        await alter_all(inquiry, ASKED, anew)
+        await _own_of_topic(inquiry, ASKED, anew)
+
+
+async def alter_all(inquiry: Inquiry, topic: str, anew: Mapping[str, str]) -> None:
+    """All configs of a topic are these then."""
+    rows = [{"name": name, "value": value} for name, value in anew.items()]
+    resource = {"resource_type": OF_TOPIC, "resource_name": topic, "configs": rows}
+    answer = await _ask_anybody(inquiry, ApiKey.ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+    inquiry.expect_code(f"AlterConfigs to {anew}", answer.responses[0].error_code)
+    inquiry.expect("what stands there then", _stored(inquiry, f"topics/{topic}"), anew)
 
 
 async def altered_of_brokers(inquiry: Inquiry) -> None:
@@ -130,6 +141,37 @@ async def altered_of_brokers(inquiry: Inquiry) -> None:
             code = await _alter(inquiry, name, [edit], tries=False, kind=OF_BROKER, at=at)
             inquiry.expect_code(f"an edit {edit} of {entity}", code)
             inquiry.expect(f"what stands there after {edit}", _stored(inquiry, entity), {**before, **more})
+
+
+#: (setting, value, how setting it goes) of a broker, one after the other; a value of None takes it back. In between is
+#: time for it to be in force. A thread count goes up to twice what it was, or down to half of it, also when taken back.
+_LIMITS: Final = (
+    *(("log.retention.ms", "0", False), ("zookeeper.session.timeout.ms", "9000", False)),
+    *(("log.cleaner.threads", "0", False), ("max.connections.per.ip", "0", False), ("background.threads", "x", False)),
+    *(("num.io.threads", "17", False), ("num.io.threads", "3", False), ("num.io.threads", "16", True)),
+    *(("num.io.threads", "32", True), ("num.io.threads", None, False), ("num.io.threads", "16", True)),
+    *(("num.io.threads", None, True), ("num.network.threads", "1", True), ("num.network.threads", None, False)),
+    *(("num.network.threads", "2", True), ("num.network.threads", None, True)),
+)
+
+
+async def limits_of_brokers(inquiry: Inquiry) -> None:
+    """What a broker cannot be set to is refused, and changes nothing; so is what is set for a broker that cannot be."""
+    number = inquiry.chance.choice(inquiry.brokers)
+    entity = f"brokers/{number}"
+    before = right = _stored(inquiry, entity)
+    for name, value, is_taken in _LIMITS:
+        edit = name, DELETE if value is None else SET, value
+        code = await _alter(inquiry, str(number), [edit], tries=False, kind=OF_BROKER, at=number)
+        refused = ErrorCode.NONE if is_taken else ErrorCode.INVALID_REQUEST
+        inquiry.expect_code(f"an edit {edit} of {entity}", code, refused)
+        if is_taken:
+            right = {**before} if value is None else {**before, name: value}
+        inquiry.expect(f"what stands there after {edit}", _stored(inquiry, entity), right)
+        await inquiry.cluster.world.sleep(1.0)
+    for wrong in ("9" * 12, "one"):
+        code = await _alter(inquiry, wrong, [("background.threads", SET, "9")], tries=False, kind=OF_BROKER)
+        inquiry.expect_code(f"an edit of broker {wrong}", code, ErrorCode.INVALID_REQUEST)
 
 
 async def _alter(

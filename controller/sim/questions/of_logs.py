@@ -6,6 +6,7 @@ Source: spec broker.md §3 to §6, §10.4, §11.2, §11.3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -24,6 +25,8 @@ TIMES_MS: Final = (0, 40, 20, 60, 60)
 BATCHES: Final = (0, 3, 4)
 #: Times that mean an offset.
 EARLIEST, LATEST = -2, -1
+#: The name of a log's folder, and of one that is to replace it.
+LOG_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)(?P<future>\.[0-9a-f]{32}-future)?")
 #: Records are deleted before this one, which is within the first batch: that stays as a whole.
 DELETED: Final = 2
 
@@ -31,25 +34,25 @@ DELETED: Final = 2
 async def records(inquiry: Inquiry) -> None:
     """What was written is read again, at its offsets, with its times; what was deleted is not."""
     chance, now_ms = inquiry.chance, inquiry.cluster.world.clock.now_ms()
-    leader, epoch = _leader(inquiry)
+    leader, epoch = leader_of(inquiry)
     written = [Record(0, now_ms + ms, b"k%d" % n, b"v%d" % n) for n, ms in enumerate(TIMES_MS)]
     batches = [build_batch(_numbered(written[one:next_one])) for one, next_one in pairwise((*BATCHES, len(written)))]
     for number, batch in zip(BATCHES, batches, strict=True):
-        answer = await _produce(inquiry, leader, chance.randint(3, 8), batch)
+        answer = await produce(inquiry, leader, chance.randint(3, 8), batch)
         found = ErrorCode.of(answer.error_code), int(answer.base_offset)
         inquiry.expect(f"Produce of record {number}", found, (ErrorCode.NONE, number))
     broken = batches[0][:-1] + bytes([batches[0][-1] ^ 1])
-    refused = await _produce(inquiry, leader, 8, broken)
+    refused = await produce(inquiry, leader, 8, broken)
     inquiry.expect_code("Produce of a broken batch", refused.error_code, ErrorCode.CORRUPT_MESSAGE)
     for code, node in (
         (ErrorCode.NONE, leader),
         *((ErrorCode.NOT_LEADER_OR_FOLLOWER, other) for other in _others(inquiry)),
     ):
-        row = await _fetch(inquiry, node, 0, epoch)
+        row = await fetch(inquiry, node, 0, epoch)
         rows = [(r.offset, r.timestamp - now_ms, r.key, r.value) for r in iterate(bytes(row.records or b""))]
         right = [(n, ms, b"k%d" % n, b"v%d" % n) for n, ms in enumerate(TIMES_MS)] if node == leader else []
         inquiry.expect(f"Fetch of {node}", (ErrorCode.of(row.error_code), rows), (code, right))
-    of_groups = await _produce(inquiry, leader, 8, batches[0], topic=GROUP_METADATA_TOPIC)
+    of_groups = await produce(inquiry, leader, 8, batches[0], topic=GROUP_METADATA_TOPIC)
     inquiry.expect_code("Produce to the groups' topic", of_groups.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
     await _offsets(inquiry, leader, epoch, now_ms)
     await _deleted(inquiry, leader, epoch, now_ms)
@@ -70,7 +73,7 @@ async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
         (now_ms + 41, (3, now_ms + 60)),
         (now_ms + 61, (-1, -1)),
     ):
-        answered = await _offset(inquiry, leader, epoch, asked)
+        answered = await offset_of(inquiry, leader, epoch, asked)
         inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked}", answered, right)
     row = {"partition": 0, "current_leader_epoch": epoch, "leader_epoch": epoch}
     body = {"replica_id": -1, "topics": [{"topic": ASKED, "partitions": [row]}]}
@@ -80,7 +83,8 @@ async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
     inquiry.expect("OffsetForLeaderEpoch", ends, (ErrorCode.NONE, epoch, end))
 
 
-async def _offset(inquiry: Inquiry, leader: int, epoch: int, asked: int) -> tuple[int, int]:
+async def offset_of(inquiry: Inquiry, leader: int, epoch: int, asked: int) -> tuple[int, int]:
+    """(offset, time) that ListOffsets answers for a time."""
     row = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": asked}
     body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": ASKED, "partitions": [row]}]}
     answer = await inquiry.ask(leader, ApiKey.LIST_OFFSETS, inquiry.chance.randint(1, 5), body)
@@ -95,23 +99,28 @@ async def _deleted(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
         (DELETED, ErrorCode.NONE, DELETED),
         (1, ErrorCode.NONE, DELETED),
     ):
-        rows = [{"name": ASKED, "partitions": [{"partition_index": 0, "offset": offset}]}]
-        body = {"topics": rows, "timeout": 10_000}
-        answer = await inquiry.ask(leader, ApiKey.DELETE_RECORDS, inquiry.chance.randint(0, 2), body)
-        found = answer.topics[0].partitions[0]
-        went = ErrorCode.of(found.error_code), int(found.low_watermark)
-        inquiry.expect(f"DeleteRecords before {offset}", went, (code, low))
-    gone, left = await _fetch(inquiry, leader, DELETED - 1, epoch), await _fetch(inquiry, leader, DELETED, epoch)
+        inquiry.expect(f"DeleteRecords before {offset}", await delete_before(inquiry, leader, offset), (code, low))
+    gone, left = await fetch(inquiry, leader, DELETED - 1, epoch), await fetch(inquiry, leader, DELETED, epoch)
     inquiry.expect_code("Fetch of what is deleted", gone.error_code, ErrorCode.OFFSET_OUT_OF_RANGE)
     inquiry.expect("where the log begins then", int(left.log_start_offset), DELETED)
     offsets = [record.offset for record in iterate(bytes(left.records or b""))]
     inquiry.expect("what is left, with the batch that it is in", offsets, list(range(end)))
     for asked, right in ((EARLIEST, (DELETED, -1)), (now_ms, (DELETED, now_ms + TIMES_MS[DELETED]))):
-        answered = await _offset(inquiry, leader, epoch, asked)
+        answered = await offset_of(inquiry, leader, epoch, asked)
         inquiry.expect(f"ListOffsets of {asked - now_ms if asked >= 0 else asked} then", answered, right)
 
 
-def _leader(inquiry: Inquiry) -> tuple[int, int]:
+async def delete_before(inquiry: Inquiry, leader: int, offset: int) -> tuple[ErrorCode, int]:
+    """(how it went, the low watermark) of a deletion of records of the first partition."""
+    rows = [{"name": ASKED, "partitions": [{"partition_index": 0, "offset": offset}]}]
+    body = {"topics": rows, "timeout": 10_000}
+    answer = await inquiry.ask(leader, ApiKey.DELETE_RECORDS, inquiry.chance.randint(0, 2), body)
+    found = answer.topics[0].partitions[0]
+    return ErrorCode.of(found.error_code), int(found.low_watermark)
+
+
+def leader_of(inquiry: Inquiry) -> tuple[int, int]:
+    """Who leads the first partition, in which epoch."""
     state = inquiry.cluster.state(ASKED, 0)
     return state["leader"], state["leader_epoch"]
 
@@ -121,16 +130,20 @@ def _others(inquiry: Inquiry) -> list[int]:
     return [number for number in inquiry.brokers if number not in inquiry.cluster.assignment(ASKED, 0)][:1]
 
 
-async def _produce(inquiry: Inquiry, number: int, version: int, batch: bytes, *, topic: str = ASKED) -> Any:
-    rows = {"name": topic, "partition_data": [{"index": 0, "records": batch}]}
-    body = {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": [rows]}
+async def produce(
+    inquiry: Inquiry, number: int, version: int, batch: bytes, *, topic: str = ASKED, partition: int = 0, **more: Any
+) -> Any:
+    """What is answered of the partition; `more`: other fields of the request."""
+    rows = {"name": topic, "partition_data": [{"index": partition, "records": batch}]}
+    body = {"transactional_id": None, "acks": -1, "timeout": 10_000, "topic_data": [rows], **more}
     answer = await inquiry.ask(number, ApiKey.PRODUCE, version, body)
     return answer.responses[0].partition_responses[0]
 
 
-async def _fetch(inquiry: Inquiry, number: int, offset: int, epoch: int) -> Any:
+async def fetch(inquiry: Inquiry, number: int, offset: int, epoch: int, *, first: int = 5) -> Any:
+    """What is answered of the first partition, in the version `first` or a later one."""
     body = fetch_body(ASKED, 0, offset, epoch=epoch)
-    answer = await inquiry.ask(number, ApiKey.FETCH, inquiry.chance.randint(5, 11), body)
+    answer = await inquiry.ask(number, ApiKey.FETCH, inquiry.chance.randint(first, 11), body)
     return answer.responses[0].partitions[0]
 
 
@@ -162,17 +175,17 @@ _Logs = dict[tuple[str, int], tuple[int, bool, int | None]]
 
 
 def _on_disk(inquiry: Inquiry, number: int) -> dict[str, _Logs]:
-    """dir -> log -> (bytes, whether it is a future one, lag). At rest no replica is behind, and none moves; how far a
-    log is behind that is no replica (any more) nobody says."""
+    """dir -> log -> (bytes, whether it is a future one, lag). At rest no replica is behind, and none moves; a log that
+    is no replica (any more) may have been about to, and how far it is behind nobody says."""
     found: dict[str, _Logs] = {}
     for log_dir in inquiry.cluster.log_dirs(number):
         found[log_dir.name] = {}
         for folder in log_dir.iterdir():
-            topic, _, partition = folder.name.rpartition("-")
-            if folder.is_dir() and partition.isdigit():
+            if folder.is_dir() and (name := LOG_FOLDER.fullmatch(folder.name)):
+                topic, partition = name["topic"], int(name["partition"])
                 size = sum(path.stat().st_size for path in folder.glob("*.log"))
-                lag = 0 if _is_assigned(inquiry, number, topic, int(partition)) else None
-                found[log_dir.name][topic, int(partition)] = size, False, lag
+                lag = 0 if _is_assigned(inquiry, number, topic, partition) else None
+                found[log_dir.name][topic, partition] = size, name["future"] is not None, lag
     return found
 
 

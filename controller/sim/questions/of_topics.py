@@ -5,6 +5,7 @@ Source: spec broker.md §16.2 to §16.4, controller.md §10.1; Kafka 3.9 `ZkAdmi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,15 +30,8 @@ async def create(inquiry: Inquiry) -> None:
     own = _row(ASKED, count, factor, configs=CONFIGS)
     if chance.random() < 0.5:
         replicas = [chance.sample(inquiry.brokers, factor) for _ in range(count)]
-        lists = [{"partition_index": number, "broker_ids": each} for number, each in enumerate(replicas)]
-        own |= {"num_partitions": -1, "replication_factor": -1, "assignments": lists}
-    refused = {
-        TOPIC: (_row(TOPIC, 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
-        IMPOSSIBLE: (_row(IMPOSSIBLE, 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        "none": (_row("none", 0, 1), ErrorCode.INVALID_PARTITIONS),
-        "many": (_row("many", 1, len(inquiry.brokers) + 1), ErrorCode.INVALID_REPLICATION_FACTOR),
-        "odd": (_row("odd", 1, 1, configs={"segment.bytes": "few"}), ErrorCode.INVALID_CONFIG),
-    }
+        own |= {"num_partitions": -1, "replication_factor": -1, **_lists(dict(enumerate(replicas)))}
+    refused = _refused(inquiry)
     topics = [own, *(row for row, _ in refused.values())]
     right = {ASKED: ErrorCode.NONE, **{name: code for name, (_, code) in refused.items()}}
     before = cluster.children("/brokers/topics")
@@ -52,14 +46,54 @@ async def create(inquiry: Inquiry) -> None:
             rows = [_as_told(row) for row in answer.topics if row.name == ASKED]
             inquiry.expect("what is told of the topic", rows, [(count, factor, CONFIGS)])
     _made(inquiry, own, count, factor)
-    await _known_everywhere(inquiry, ErrorCode.NONE)
+    await _known_everywhere(inquiry, ASKED, ErrorCode.NONE)
 
 
-async def _known_everywhere(inquiry: Inquiry, right: ErrorCode) -> None:
+def _refused(inquiry: Inquiry) -> dict[str, tuple[dict[str, Any], ErrorCode]]:
+    """name -> what is asked for under it, and why there is no such topic."""
+    one, bad = inquiry.brokers[0], ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    rows = [
+        (_row(TOPIC, 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        *((_row(name, 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION) for name in (IMPOSSIBLE, "..", "x" * 250)),
+        (_row("none", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (_row("many", 1, len(inquiry.brokers) + 1), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (_row("odd", 1, 1, configs={"segment.bytes": "few"}), ErrorCode.INVALID_CONFIG),
+        (_row("tiered", 1, 1, configs={"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG),
+        (_row("unformed", 1, 1, configs={"message.format.version": "9.9"}), ErrorCode.INVALID_CONFIG),
+        (_row("both", 1, 1) | _lists({0: [one]}), ErrorCode.INVALID_REQUEST),
+        (_row("twice", -1, -1) | _lists({0: [one, one]}), bad),
+        (_row("later", -1, -1) | _lists({1: [one]}), bad),
+        (_row("uneven", -1, -1) | _lists({0: inquiry.brokers[:2], 1: [one]}), bad),
+    ]
+    return {row["name"]: (row, code) for row, code in rows}
+
+
+def _lists(replicas: Mapping[int, Sequence[int]]) -> dict[str, Any]:
+    return {"assignments": [{"partition_index": n, "broker_ids": list(each)} for n, each in replicas.items()]}
+
+
+async def made_by_asking(inquiry: Inquiry) -> None:
+    """A topic that there is not is made where somebody asks for it who lets it be made, whoever else asks; then it is
+    deleted. Nobody makes one that cannot be."""
+    cluster, name = inquiry.cluster, f"{ASKED}-for"
+    body = {"topics": [{"name": name}, {"name": IMPOSSIBLE}], "allow_auto_topic_creation": True}
+    two = inquiry.chance.sample(inquiry.brokers, min(2, len(inquiry.brokers)))
+    asking = [inquiry.ask(number, ApiKey.METADATA, inquiry.chance.randint(1, 9), body) for number in two]
+    for answer in await asyncio.gather(*asking):
+        found = {row.name: ErrorCode.of(row.error_code) for row in answer.topics}
+        right = {name: ErrorCode.LEADER_NOT_AVAILABLE, IMPOSSIBLE: ErrorCode.INVALID_TOPIC_EXCEPTION}
+        inquiry.expect("Metadata of a topic that is to be made", found, right)
+    await _known_everywhere(inquiry, name, ErrorCode.NONE)
+    counts = len(cluster.topic_partitions(name)), len(cluster.assignment(name, 0))
+    inquiry.expect("its partitions and replicas", counts, (1, 1))
+    await _deleted(inquiry, name)
+
+
+async def _known_everywhere(inquiry: Inquiry, topic: str, right: ErrorCode) -> None:
     """Each broker soon tells the same of the topic."""
 
     async def answered() -> object:
-        asked = {"topics": [{"name": ASKED}], "allow_auto_topic_creation": False}
+        asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
         answers = [await inquiry.ask(number, ApiKey.METADATA, 5, asked) for number in inquiry.brokers]
         return [ErrorCode.of(each.topics[0].error_code) for each in answers]
 
@@ -114,7 +148,7 @@ async def grow(inquiry: Inquiry) -> None:
         inquiry.expect("how many partitions there are then", len(cluster.topic_partitions(ASKED)), there)
     after = cluster.content_of(ASKED)["partitions"]
     inquiry.expect("which replicas those before it have", {number: after.get(number) for number in before}, before)
-    factors = {len(set(replicas)) for replicas in after.values()}
+    factors = {len(set(replicas)) for number, replicas in after.items() if number not in before}
     inquiry.expect("how many replicas the new ones have", factors, {len(before["0"])})
     strange = [replicas for replicas in after.values() if not set(replicas) <= set(inquiry.brokers)]
     inquiry.expect("which replicas are nobody's", strange, [])
@@ -147,17 +181,21 @@ async def _grow(
 
 async def delete(inquiry: Inquiry) -> None:
     """A topic is gone when that is answered, its configs and its logs soon, everywhere."""
+    await _deleted(inquiry, ASKED)
+
+
+async def _deleted(inquiry: Inquiry, topic: str) -> None:
     cluster, version = inquiry.cluster, inquiry.chance.randint(0, 4)
-    body = {"topic_names": [ASKED, MISSING], "timeout": TIMEOUT_MS}
+    body = {"topic_names": [topic, MISSING], "timeout": TIMEOUT_MS}
     answer = await inquiry.ask_office(ApiKey.DELETE_TOPICS, version, body)
     found = {row.name: ErrorCode.of(row.error_code) for row in answer.responses}
-    right = {ASKED: ErrorCode.NONE, MISSING: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    right = {topic: ErrorCode.NONE, MISSING: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     inquiry.expect(f"DeleteTopics {version}", found, right)
 
     async def left() -> object:
         parents = "/brokers/topics", "/config/topics", "/admin/delete_topics"
-        folders = [path.name for path in cluster.folder.glob(f"broker-*/{ASKED}-[0-9]*") if "-delete" not in path.name]
-        return [parent for parent in parents if ASKED in cluster.children(parent)], folders
+        folders = [path.name for path in cluster.folder.glob(f"broker-*/{topic}-[0-9]*") if "-delete" not in path.name]
+        return [parent for parent in parents if topic in cluster.children(parent)], folders
 
     await inquiry.becomes("what is left of a deleted topic", left, ([], []))
-    await _known_everywhere(inquiry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    await _known_everywhere(inquiry, topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
