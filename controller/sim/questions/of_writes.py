@@ -59,8 +59,8 @@ async def sequences(inquiry: Inquiry) -> None:
         batch = build_batch(rows, producer_id=ids[0], producer_epoch=producer_epoch, base_sequence=sequence)
         answer = await produce(inquiry, leader, inquiry.chance.randint(3, 8), batch)
         found = ErrorCode.of(answer.error_code), int(answer.base_offset)
-        told = (right, -1) if isinstance(right, ErrorCode) else (OK, end + right)
-        inquiry.expect(f"Produce of {count} from sequence {sequence} on in epoch {producer_epoch}", found, told)
+        due = (right, -1) if isinstance(right, ErrorCode) else (OK, end + right)
+        inquiry.expect(f"Produce of {count} from sequence {sequence} on in epoch {producer_epoch}", found, due)
     inquiry.expect("where the log ends then", (await offset_of(inquiry, leader, epoch, LATEST))[0], end + 4)
 
 
