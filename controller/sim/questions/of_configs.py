@@ -13,11 +13,17 @@ from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 
 OF_TOPIC, OF_BROKER = 2, 4
+#: Within so long brokers act by configs that were altered.
+IN_FORCE_S: Final = 3.0
 #: `ConfigSource`: a topic's own, a broker's own, that of all brokers, what it was started with.
 TOPICS, DYNAMIC, DYNAMIC_DEFAULT, STATIC = 1, 2, 3, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 #: What every broker of a world is started with, as it is told.
 STARTED_WITH: Final = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms", "min.insync.replicas")
+
+
+#: What is no broker's id, though the first is a number.
+NO_BROKERS: Final = ("9" * 5000, "one")
 
 
 async def of_topics(inquiry: Inquiry) -> None:
@@ -66,9 +72,9 @@ async def of_brokers(inquiry: Inquiry) -> None:
         inquiry.expect(f"DescribeConfigs of broker {number}", found, right)
         everybody = await _describe(inquiry, number, OF_BROKER, "")
         inquiry.expect("DescribeConfigs of all", {row.name: row.value for row in everybody.configs}, for_all)
-    for name in (str(inquiry.brokers[-1] + 1), "9" * 12, "one"):
+    for name in (str(inquiry.brokers[-1] + 1), *NO_BROKERS):
         another = await _describe(inquiry, inquiry.brokers[0], OF_BROKER, name)
-        inquiry.expect_code(f"DescribeConfigs of broker {name}", another.error_code, ErrorCode.INVALID_REQUEST)
+        inquiry.expect_code(f"DescribeConfigs of broker {name[:9]}", another.error_code, ErrorCode.INVALID_REQUEST)
 
 
 def _stored(inquiry: Inquiry, entity: str) -> dict[str, str]:
@@ -169,9 +175,9 @@ async def limits_of_brokers(inquiry: Inquiry) -> None:
             right = {**before} if value is None else {**before, name: value}
         inquiry.expect(f"what stands there after {edit}", _stored(inquiry, entity), right)
         await inquiry.cluster.world.sleep(1.0)
-    for wrong in ("9" * 12, "one"):
+    for wrong in NO_BROKERS:
         code = await _alter(inquiry, wrong, [("background.threads", SET, "9")], tries=False, kind=OF_BROKER)
-        inquiry.expect_code(f"an edit of broker {wrong}", code, ErrorCode.INVALID_REQUEST)
+        inquiry.expect_code(f"an edit of broker {wrong[:9]}", code, ErrorCode.INVALID_REQUEST)
 
 
 async def _alter(

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from controller.sim.load.consumer import fetch_body
 from controller.sim.questions.inquiry import ASKED, MISSING, Inquiry
+from controller.sim.questions.of_configs import IN_FORCE_S, alter_all
 from controller.sim.questions.of_logs import LATEST, fetch, leader_of, offset_of, produce
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -45,8 +46,21 @@ async def waits(inquiry: Inquiry) -> None:
     await _together(inquiry, leader, end)
 
 
+async def old_segments(inquiry: Inquiry) -> None:
+    """What a segment has that gets no more is not waited upon, however much was asked for."""
+    leader, epoch = leader_of(inquiry)
+    await alter_all(inquiry, ASKED, {"segment.bytes": "100"})
+    await inquiry.cluster.world.sleep(IN_FORCE_S)
+    for _ in range(2):
+        await _write(inquiry, leader)
+    end, _ = await offset_of(inquiry, leader, epoch, LATEST)
+    full = await _timed(inquiry, leader, end - 2, {"min_bytes": MUCH})
+    inquiry.expect("a fetch from a segment that gets no more: records, ms", full, (1, 0))
+    await alter_all(inquiry, ASKED, {})
+
+
 async def _together(inquiry: Inquiry, leader: int, offset: int) -> None:
-    """The bytes of all its partitions together are what a fetch waits for."""
+    """The bytes of all its partitions together are what a fetch waits for, those of a record that comes as well."""
     sizes = [await _bytes(inquiry, leader, fetch_body(ASKED, 0, offset))]
     others = [tp for tp in inquiry.cluster.partitions() if tp != (ASKED, 0) and _led_by(inquiry, leader, *tp)]
     body = fetch_body(ASKED, 0, offset)
@@ -56,10 +70,15 @@ async def _together(inquiry: Inquiry, leader: int, offset: int) -> None:
             sizes.append(size)
             body["topics"].extend(other["topics"])
             break
-    started_s = inquiry.cluster.world.loop.time()
-    found = await _bytes(inquiry, leader, body | {"max_wait": WAIT_MS, "min_bytes": sum(sizes)})
-    inquiry.expect("the bytes of a fetch of all", found, sum(sizes))
-    inquiry.expect("how long it takes, in ms", _ms(inquiry, started_s), 0)
+    for comes_ms in (0, COMES_MS):
+        started_s = inquiry.cluster.world.loop.time()
+        least = sum(sizes) + (1 if comes_ms else 0)
+        fetched = asyncio.ensure_future(_bytes(inquiry, leader, body | {"max_wait": WAIT_MS, "min_bytes": least}))
+        if comes_ms:
+            await inquiry.cluster.world.sleep(comes_ms / 1000)
+            await _write(inquiry, leader)
+        await fetched
+        inquiry.expect("how long a fetch of all takes, in ms", _ms(inquiry, started_s), comes_ms)
 
 
 def _led_by(inquiry: Inquiry, leader: int, topic: str, partition: int) -> bool:

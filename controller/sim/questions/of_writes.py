@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final
 
 from controller.sim.questions.inquiry import ASKED, MISSING, Inquiry
-from controller.sim.questions.of_configs import alter_all
+from controller.sim.questions.of_configs import IN_FORCE_S, alter_all
 from controller.sim.questions.of_logs import LATEST, delete_before, fetch, leader_of, offset_of, produce
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.records import Record, build_batch, iterate, with_timestamp
+from controller.wire.records import Record, build_batch, iterate, parse_header, with_timestamp
 
 OK, GAP = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 #: (epoch of the producer, first sequence, records) of a batch, and what it is answered: its offset behind the end, or
@@ -31,8 +31,6 @@ _SEQUENCES: Final[tuple[tuple[tuple[int, int, int], int | ErrorCode], ...]] = (
     ((0, 2, 1), ErrorCode.INVALID_PRODUCER_EPOCH),
     ((1, 0, 1), 3),
 )
-#: Within so long brokers act by configs that were altered.
-IN_FORCE_S: Final = 3.0
 #: How far from its time a record may come, as topics are told; clocks are less far apart.
 LIMIT_MS: Final = 600_000
 #: What a request takes at most.
@@ -132,6 +130,8 @@ async def _believes_records(inquiry: Inquiry, leader: int, epoch: int, end: int)
     batch = build_batch([Record(0, now_ms, b"k", b"v")])
     answer = await produce(inquiry, leader, 8, with_timestamp(batch, now_ms + TAKES_MS, is_append_time=False))
     inquiry.expect_code("Produce of a batch that is mistaken in its time", answer.error_code)
+    row = await fetch(inquiry, leader, end, epoch)
+    inquiry.expect("the latest time of that batch", parse_header(bytes(row.records)).max_timestamp, now_ms)
     later = await offset_of(inquiry, leader, epoch, now_ms + 1)
     inquiry.expect("ListOffsets of a later time", later, (-1, -1))
     inquiry.expect("ListOffsets of its time", await offset_of(inquiry, leader, epoch, now_ms), (end, now_ms))
