@@ -22,6 +22,8 @@ from controller.wire.types import TopicPartition
 
 #: Since which version a consumer is told OFFSET_NOT_AVAILABLE. KIP-207.
 _NOT_AVAILABLE_SINCE: Final = 5
+#: The id of who compares replicas: each of them answers it. `ListOffsetsRequest.DEBUGGING_REPLICA_ID`.
+COMPARES: Final = -2
 
 
 class OffsetAnswers:
@@ -58,32 +60,35 @@ class WatchedOffsets(Offsets):
 
     def _listed(self, tp: TopicPartition, question: OffsetQuestion) -> ListedOffset:
         partition = self._table.partitions.get(tp)
-        if (code := self._refusal(tp, partition, question.current_leader_epoch)) is not ErrorCode.NONE:
+        code = self._refusal(tp, partition, question.current_leader_epoch, anybody=question.replica_id == COMPARES)
+        if code is not ErrorCode.NONE:
             return ListedOffset(error=code)
-        assert partition is not None and partition.log is not None and partition.led is not None
+        assert partition is not None and partition.log is not None
         log, led = partition.log, partition.led
         unknown: ListedOffset | None = None
-        if question.is_consumer and led.high_watermark < led.epoch_start:
+        if led is not None and question.is_consumer and led.high_watermark < led.epoch_start:
             is_told = question.version >= _NOT_AVAILABLE_SINCE
             unknown = ListedOffset(error=ErrorCode.OFFSET_NOT_AVAILABLE if is_told else ErrorCode.LEADER_NOT_AVAILABLE)
-        bound = led.high_watermark if question.is_consumer else log.leo
+        bound = led.high_watermark if led is not None and question.is_consumer else log.leo
         if question.timestamp == LATEST_TIMESTAMP:
-            return unknown or ListedOffset(offset=bound, leader_epoch=led.epoch)
+            return unknown or ListedOffset(offset=bound, leader_epoch=partition.leader_epoch)
         if question.timestamp == EARLIEST_TIMESTAMP:
             return ListedOffset(
                 offset=log.log_start_offset, leader_epoch=epoch_at_start(log, self._kept_below(tp, log))
             )
         return first_since(log, question.timestamp, bound) or unknown or ListedOffset()
 
-    def _refusal(self, tp: TopicPartition, partition: Partition | None, epoch: int) -> ErrorCode:
-        """Why it gives no offset. Spec clients.md §5."""
+    def _refusal(
+        self, tp: TopicPartition, partition: Partition | None, epoch: int, *, anybody: bool = False
+    ) -> ErrorCode:
+        """Why it gives no offset; `anybody`: though it does not lead. Spec clients.md §5."""
         if partition is None:
             is_elsewhere = self._table.metadata.knows(tp)
             return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if epoch >= 0 and epoch != partition.leader_epoch:
             is_past = epoch < partition.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_past else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if partition.led is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if anybody or partition.led is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def epoch_end(
         self, topic_partition: TopicPartition, *, leader_epoch: int, current_leader_epoch: int = -1

@@ -24,12 +24,13 @@ QUESTIONS: Final[tuple[Question, ...]] = (
         of_configs.altered,
         of_configs.altered_of_brokers,
         of_configs.limits_of_brokers,
+        of_configs.in_force,
     ),
     *(of_logs.records, of_writes.sequences, of_writes.refused, of_logs.dirs, of_logs.log_dir_moves),
     *(of_reads.waits, of_reads.old_segments, of_reads.in_sessions, of_reads.in_epochs),
     of_writes.by_configs,
     of_groups.a_life,
-    *(of_topics.grow, of_topics.delete),
+    *(of_topics.grow, of_topics.delete, of_cluster.another_office),
 )
 
 

@@ -181,6 +181,36 @@ async def moved(inquiry: Inquiry) -> None:
     await inquiry.becomes("who has the replicas then", there, (target, sorted(target), True, {}))
 
 
+async def another_office(inquiry: Inquiry) -> None:
+    """Brokers pass on what is for the controller, to whoever is in office then."""
+    cluster = inquiry.cluster
+    if len(cluster.controllers) == 1:
+        return
+    await _passed_on(inquiry)
+    server, former = cluster.world.zookeeper, inquiry.controller()
+    for session, machine in sorted(server.sessions.items()):
+        if machine == cluster.machine(former).name:
+            server.expire_session(session)
+
+    async def known() -> object:
+        in_office = cluster.active_controller()
+        found = {broker.context.metadata.controller_id for broker in cluster.brokers.values()}
+        return in_office is not None and found == {in_office}
+
+    await inquiry.becomes("whether all brokers know of a new office", known, True)
+    await _passed_on(inquiry)
+
+
+async def _passed_on(inquiry: Inquiry) -> None:
+    topic = inquiry.cluster.partitions()[0][0]
+    row = {"name": "retention.ms", "config_operation": 0, "value": "1"}
+    resource = {"resource_type": 2, "resource_name": topic, "configs": [row]}
+    for number in inquiry.brokers:
+        body = {"resources": [resource], "validate_only": True}
+        answer = await inquiry.ask(number, ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, body)
+        inquiry.expect_code(f"an edit that {number} passes on", answer.responses[0].error_code)
+
+
 class _Right:
     """What one node has to tell of the cluster, in one version of Metadata."""
 

@@ -6,6 +6,7 @@ Source: spec broker.md §17; Kafka 3.9 `ConfigHelper`, `ConfigAdminManager`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from controller.sim.questions.inquiry import ASKED, MISSING, Inquiry
@@ -178,6 +179,25 @@ async def limits_of_brokers(inquiry: Inquiry) -> None:
     for wrong in NO_BROKERS:
         code = await _alter(inquiry, wrong, [("background.threads", SET, "9")], tries=False, kind=OF_BROKER)
         inquiry.expect_code(f"an edit of broker {wrong[:9]}", code, ErrorCode.INVALID_REQUEST)
+
+
+#: Settings of logs and replicas that a broker takes while it runs.
+_OF_LOGS: Final = {"log.segment.bytes": "7654321", "log.retention.bytes": "7654321", "num.replica.fetchers": "2"}
+
+
+async def in_force(inquiry: Inquiry) -> None:
+    """A broker goes by a setting once it has notice of it, and by what it was started with once that is taken back."""
+    number = inquiry.chance.choice(inquiry.brokers)
+    name, value = inquiry.chance.choice(sorted(_OF_LOGS.items()))
+    broker = inquiry.cluster.brokers[number]
+    assert broker.replicas is not None
+    before = broker.replicas.table.settings
+    then = replace(before, **{name.replace(".", "_"): int(value)})  # type: ignore[arg-type]  # by name
+    for kind, edit, right in (("set", (name, SET, value), then), ("taken back", (name, DELETE, None), before)):
+        code = await _alter(inquiry, str(number), [edit], tries=False, kind=OF_BROKER, at=number)
+        inquiry.expect_code(f"an edit {edit} of broker {number}", code)
+        await inquiry.cluster.world.sleep(IN_FORCE_S)
+        inquiry.expect(f"what is in force once {name} is {kind}", broker.replicas.table.settings, right)
 
 
 async def _alter(

@@ -83,10 +83,10 @@ async def _offsets(inquiry: Inquiry, leader: int, epoch: int, now_ms: int) -> No
     inquiry.expect("OffsetForLeaderEpoch", ends, (ErrorCode.NONE, epoch, end))
 
 
-async def offset_of(inquiry: Inquiry, leader: int, epoch: int, asked: int) -> tuple[int, int]:
+async def offset_of(inquiry: Inquiry, leader: int, epoch: int, asked: int, *, replica_id: int = -1) -> tuple[int, int]:
     """(offset, time) that ListOffsets answers for a time."""
     row = {"partition_index": 0, "current_leader_epoch": epoch, "timestamp": asked}
-    body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": ASKED, "partitions": [row]}]}
+    body = {"replica_id": replica_id, "isolation_level": 0, "topics": [{"name": ASKED, "partitions": [row]}]}
     answer = await inquiry.ask(leader, ApiKey.LIST_OFFSETS, inquiry.chance.randint(1, 5), body)
     found = answer.topics[0].partitions[0]
     return int(found.offset), int(found.timestamp)

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from controller.sim.load.consumer import fetch_body
+from controller.sim.oracles.offsets import COMPARES
 from controller.sim.questions.inquiry import ASKED, MISSING, Inquiry
 from controller.sim.questions.of_configs import IN_FORCE_S, alter_all
-from controller.sim.questions.of_logs import LATEST, fetch, leader_of, offset_of, produce
+from controller.sim.questions.of_logs import LATEST, delete_before, fetch, leader_of, offset_of, produce
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch, iterate
@@ -51,11 +52,15 @@ async def old_segments(inquiry: Inquiry) -> None:
     leader, epoch = leader_of(inquiry)
     await alter_all(inquiry, ASKED, {"segment.bytes": "100"})
     await inquiry.cluster.world.sleep(IN_FORCE_S)
-    for _ in range(2):
-        await _write(inquiry, leader)
+    old_ms, new_ms = [await _write(inquiry, leader) for _ in range(2)]
     end, _ = await offset_of(inquiry, leader, epoch, LATEST)
     full = await _timed(inquiry, leader, end - 2, {"min_bytes": MUCH})
     inquiry.expect("a fetch from a segment that gets no more: records, ms", full, (1, 0))
+    found = await offset_of(inquiry, leader, epoch, old_ms)
+    inquiry.expect("ListOffsets of the time of a record", found, (end - 2, old_ms))
+    inquiry.expect_code("DeleteRecords of it", (await delete_before(inquiry, leader, end - 1))[0])
+    found = await offset_of(inquiry, leader, epoch, old_ms)
+    inquiry.expect("ListOffsets of the time of what is deleted", found, (end - 1, new_ms))
     await alter_all(inquiry, ASKED, {})
 
 
@@ -97,9 +102,13 @@ async def _bytes(inquiry: Inquiry, leader: int, body: Mapping[str, Any]) -> int:
     return sum(len(bytes(row.records or b"")) for topic in answer.responses for row in topic.partitions)
 
 
-async def _write(inquiry: Inquiry, leader: int) -> None:
-    batch = build_batch([Record(0, inquiry.cluster.world.clock.now_ms(), b"k", b"v")])
-    inquiry.expect_code("Produce", (await produce(inquiry, leader, 8, batch)).error_code)
+async def _write(inquiry: Inquiry, leader: int) -> int:
+    """The time of one more record, later than that of any before it, in ms."""
+    await inquiry.cluster.world.sleep(0.01)
+    now_ms = inquiry.cluster.world.clock.now_ms()
+    answer = await produce(inquiry, leader, 8, build_batch([Record(0, now_ms, b"k", b"v")]))
+    inquiry.expect_code("Produce", answer.error_code)
+    return now_ms
 
 
 async def _timed(inquiry: Inquiry, leader: int, offset: int, given: Mapping[str, Any]) -> tuple[int, int]:
@@ -167,6 +176,10 @@ async def in_epochs(inquiry: Inquiry) -> None:
         for kind, (first, last) in {ApiKey.LIST_OFFSETS: (4, 5), ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 3)}.items():
             answer = await inquiry.ask(leader, kind, inquiry.chance.randint(first, last), _of_epoch(kind, other))
             inquiry.expect_code(f"{kind.name} in epoch {other}", answer.topics[0].partitions[0].error_code, right)
+    end = await offset_of(inquiry, leader, epoch, LATEST)
+    for number in inquiry.cluster.assignment(ASKED, 0):
+        found = await offset_of(inquiry, number, epoch, LATEST, replica_id=COMPARES)
+        inquiry.expect(f"ListOffsets of {number}, to who compares replicas", found, end)
     for topic, partition in ((MISSING, 0), (ASKED, 99)):
         answer = await inquiry.ask(leader, ApiKey.FETCH, inquiry.chance.randint(4, 11), fetch_body(topic, partition, 0))
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

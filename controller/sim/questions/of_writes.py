@@ -27,6 +27,7 @@ _SEQUENCES: Final[tuple[tuple[tuple[int, int, int], int | ErrorCode], ...]] = (
     ((0, 4, 1), GAP),
     ((1, 3, 1), GAP),
     ((1, 0, 1), 3),
+    ((1, 2, 1), GAP),
     ((0, 3, 1), ErrorCode.INVALID_PRODUCER_EPOCH),
     ((0, 2, 1), ErrorCode.INVALID_PRODUCER_EPOCH),
     ((1, 0, 1), 3),
@@ -36,12 +37,11 @@ LIMIT_MS: Final = 600_000
 #: What a request takes at most.
 TAKES_MS: Final = 1000
 #: What a topic is made to take, and what it is answered that it does not.
-STRICT: Final = {
-    "cleanup.policy": "compact,delete",
-    "max.message.bytes": "400",
-    "message.timestamp.after.max.ms": str(LIMIT_MS),
-    "message.timestamp.before.max.ms": str(LIMIT_MS),
-}
+STRICT: Final = {"cleanup.policy": "compact,delete", "max.message.bytes": "400"}
+LIMITS: Final = (
+    {"message.timestamp.difference.max.ms": str(LIMIT_MS)},
+    {"message.timestamp.after.max.ms": str(LIMIT_MS), "message.timestamp.before.max.ms": str(LIMIT_MS)},
+)
 APPEND_TIME: Final = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
 
 
@@ -107,7 +107,7 @@ async def by_configs(inquiry: Inquiry) -> None:
 
 
 async def _strict(inquiry: Inquiry) -> None:
-    await alter_all(inquiry, ASKED, STRICT)
+    await alter_all(inquiry, ASKED, STRICT | inquiry.chance.choice(LIMITS))
     await inquiry.cluster.world.sleep(IN_FORCE_S)
     leader, epoch = leader_of(inquiry)
     end, _ = await offset_of(inquiry, leader, epoch, LATEST)
