@@ -183,6 +183,10 @@ class _Story:
         joined = await self._ask(ApiKey.JOIN_GROUP, self._drawn(0, 7), strange)
         no_protocol = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         self._inquiry.expect_code("who joins with no protocol of the others", joined.error_code, no_protocol)
+        taken = join_body(self._group, one.member_id, "three", session_ms=30_000, rebalance_ms=30_000)
+        joined = await self._ask(ApiKey.JOIN_GROUP, self._drawn(STATIC_FROM, 7), taken)
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        self._inquiry.expect_code("who joins as a new instance with an id of another", joined.error_code, unknown)
         for other in [number for number in self._inquiry.brokers if number != self._coordinator][:1]:
             elsewhere = await self._beat(one, 1, at=other)
             self._inquiry.expect("a heartbeat elsewhere", elsewhere, ErrorCode.NOT_COORDINATOR)
@@ -220,7 +224,8 @@ class _Story:
             "committed_leader_epoch": EPOCH,
             "committed_metadata": text,
         }
-        topics = [{"name": name, "partitions": [{**row, "committed_offset": 1}, row]} for name in right]
+        before = {**row, "committed_offset": 1, "committed_metadata": "x" * 4097 if text == METADATA else text}
+        topics = [{"name": name, "partitions": [before, row]} for name in right]
         body = {**who, "retention_time": -1, "topics": topics}
         answer = await self._ask(ApiKey.OFFSET_COMMIT, version, body)
         found = {topic.name: ErrorCode.of(topic.partitions[0].error_code) for topic in answer.topics}
