@@ -112,7 +112,12 @@ class _Story:
         joined = await self._ask(ApiKey.JOIN_GROUP, seat.version, body)
         if seat.version >= KNOWN_FROM and seat.instance is None and not seat.member_id:
             self._inquiry.expect_code("who joins without an id", joined.error_code, ErrorCode.MEMBER_ID_REQUIRED)
-            joined = await self._ask(ApiKey.JOIN_GROUP, seat.version, {**body, "member_id": joined.member_id})
+            body["member_id"] = joined.member_id
+            if seat.version >= STATIC_FROM:
+                taken = await self._ask(ApiKey.JOIN_GROUP, seat.version, {**body, "group_instance_id": "three"})
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+                self._inquiry.expect_code("an instance that takes an id of no instance", taken.error_code, error)
+            joined = await self._ask(ApiKey.JOIN_GROUP, seat.version, body)
         seat.member_id = joined.member_id
         prefix = "sim-" if seat.instance is None else f"{seat.instance}-"
         self._inquiry.expect("the id of a member", seat.member_id[: len(prefix)], prefix)
@@ -224,7 +229,7 @@ class _Story:
             "committed_leader_epoch": EPOCH,
             "committed_metadata": text,
         }
-        before = {**row, "committed_offset": 1, "committed_metadata": "x" * 4097 if text == METADATA else text}
+        before = {**row, "committed_offset": 1, "committed_metadata": "x" * 4097 if text == METADATA else METADATA}
         topics = [{"name": name, "partitions": [before, row]} for name in right]
         body = {**who, "retention_time": -1, "topics": topics}
         answer = await self._ask(ApiKey.OFFSET_COMMIT, version, body)
