@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -120,8 +120,7 @@ class Broker:
     @property
     def endpoint(self) -> Endpoint:
         """Where other brokers reach it (the real port). Only after `start`."""
-        assert self._endpoints, "the broker has not been started"
-        return next(e for e in self._endpoints if e.listener == self.identity.inter_broker_listener)
+        return next(e for e in self.endpoints if e.listener == self.identity.inter_broker_listener)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -153,11 +152,10 @@ class Broker:
         """
         try:
             await self._start()
-        except _START_FAILURES as error:
+        except BaseException as error:
             await self._close(clean=True)
-            raise StartRefused(f"broker {self.broker_id} cannot start: {error}") from error
-        except BaseException:
-            await self._close(clean=True)
+            if isinstance(error, _START_FAILURES):
+                raise StartRefused(f"broker {self.broker_id} cannot start: {error}") from error
             raise
 
     async def _start(self) -> None:
@@ -209,8 +207,7 @@ class Broker:
                 self._fault_started(row)
 
     def _make_replicas(self) -> ReplicaManager:
-        start_ms = self.clock.now_ms()
-        self._trace = self._make_trace(self.broker_id, self.identity.trace_dir, start_ms=start_ms)
+        self._trace = self._make_trace(self.broker_id, self.identity.trace_dir, start_ms=self.clock.now_ms())
         return ReplicaManager(
             broker_id=self.broker_id,
             settings=self.settings.of_replicas(self.identity.log_dirs),
@@ -318,16 +315,16 @@ class Broker:
         if self.is_closing:
             return
         if controlled and self.settings.controlled_shutdown_enable and self._context is not None:
-            if self._trace is not None:
-                self._trace.shutting_down(self.clock.now_ms())
-            await ControlledShutdown(
+            self._context.replicas.table.trace.shutting_down(self.clock.now_ms())
+            shutdown = ControlledShutdown(
                 self.broker_id,
                 lambda: self.context.registration.broker_epoch,
                 metadata=self._metadata,
                 network=self._network,
                 settings=self.settings,
                 log=self.log,
-            ).run()
+            )
+            await self._supervisor.step("controlled shutdown", shutdown.run)
         await self._close(clean=True)
         self.log.info(ev.BROKER_STOPPED)
 
@@ -341,29 +338,32 @@ class Broker:
         return session
 
     async def _close(self, *, clean: bool) -> None:
+        """A step that fails is logged and skips no other. Source: Kafka 3.9 `KafkaServer.shutdown`."""
         self.is_closing = True
         self._unsubscribe()
         self._unsubscribe = lambda: None
+        for name, step in self._last_steps(clean=clean):
+            await self._supervisor.step(f"end of {name}", step)
+
+    def _last_steps(self, *, clean: bool) -> Iterator[tuple[str, Callable[[], Awaitable[object] | None]]]:
         if not clean:
-            await self.zk.abandon()
-        context = self._context
-        if context is not None:
-            await context.configs.stop()
+            yield "the session", self.zk.abandon
+        if (context := self._context) is not None:
+            yield "the configs", context.configs.stop
         if self.server is not None:
-            await self.server.close()
+            yield "the server", self.server.close
         if self.metrics is not None:
-            await self.metrics.close()
+            yield "the metrics", self.metrics.close
         if context is not None:
-            await context.groups.stop()
-            context.forwarding.close()
+            yield from (("the groups", context.groups.stop), ("the forwarding", context.forwarding.close))
         if self.replicas is not None:
             epoch = context.registration.broker_epoch if context is not None else -1
-            await self.replicas.shutdown(clean=clean, broker_epoch=epoch)
+            yield "the replicas", partial(self.replicas.shutdown, clean=clean, broker_epoch=epoch)
         if self._trace is not None:
-            self._trace.close()
-        await self._supervisor.stop()
+            yield "the trace", self._trace.close
+        yield "the tasks", self._supervisor.stop
         if clean:
-            await self.zk.close()
+            yield "the session", self.zk.close
 
     # -- what happens to it --------------------------------------------------------------------------------------
 

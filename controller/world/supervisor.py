@@ -54,6 +54,15 @@ class Supervisor:
         """Runs `run()`; should it raise, the program is asked to end. That it returns is no failure."""
         return self._start(name, self._vital(name, run))
 
+    async def step(self, name: str, run: Callable[[], Awaitable[object] | None]) -> None:
+        """Does `run()` here, to its end. That it failed is logged and counted: whoever asked has more steps to do."""
+
+        async def whole() -> None:
+            if (rest := run()) is not None:
+                await rest
+
+        await self._tried(name, whole)
+
     async def stop(self) -> None:
         """Cancels what still runs and waits for its end; a task that calls this is left. Idempotent."""
         await self._tasks.cancel()
