@@ -389,7 +389,7 @@ class Broker:
         if self.replicas is not None and self.replicas.all_log_dirs_failed:
             self._halt(reason="every log dir has failed", log_dir=path)
         else:
-            self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self.zk, self.broker_id))
+            self._supervisor.once("log-dir-notice", partial(notify_log_dir_failure, self.zk, self.broker_id, self.log))
 
     def _halt(self, **keys: str) -> None:
         self.log.error(ev.BROKER_HALTED, **keys)

@@ -5,8 +5,9 @@ Source: Kafka 3.9 `ZkAlterPartitionManager`, `KafkaZkClient.conditionalUpdatePat
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from broker_sim.replicas.types import IsrWriteOutcome, IsrWriteResult
 from broker_sim.zk_client import ZkClient
@@ -19,6 +20,9 @@ from controller.wire.znodes import (
     TopicPartitionStateZNode,
     encode_partitions,
 )
+
+#: Before the notice of a failed log dir is written again.
+REFUSED_NOTICE_PAUSE_S: Final = 1.0
 
 
 class ZkIsrWriter:
@@ -67,7 +71,12 @@ class ZkIsrWriter:
         return result.ok
 
 
-async def notify_log_dir_failure(zk: ZkClient, broker_id: BrokerId) -> None:
-    """Tells the controller that this broker lost a log dir."""
-    data = LogDirEventNotificationZNode.encode(broker_id)
-    await zk.perform_one(Create(LogDirEventNotificationZNode.sequence_path, data, sequence=True))
+async def notify_log_dir_failure(zk: ZkClient, broker_id: BrokerId, log: Any) -> None:
+    """Tells the controller that this broker lost a log dir: until it is told, partitions there keep a dead leader.
+
+    What ZooKeeper refuses is written again; Kafka's `LogDirFailureHandler` ends at the first refusal.
+    """
+    path, data = LogDirEventNotificationZNode.sequence_path, LogDirEventNotificationZNode.encode(broker_id)
+    while not (result := await zk.perform_one(Create(path, data, sequence=True))).ok:
+        log.warning(ev.ZK_WRITES_REFUSED, path=path, reason=result.code.name)
+        await asyncio.sleep(REFUSED_NOTICE_PAUSE_S)

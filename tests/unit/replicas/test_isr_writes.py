@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from broker_sim.isr import IsrChange, IsrChangeKind
 from broker_sim.replicas.isr_updates import IsrUpdates
-from broker_sim.replicas.isr_writer import ZkIsrWriter
+from broker_sim.replicas.isr_writer import ZkIsrWriter, notify_log_dir_failure
 from broker_sim.replicas.types import IsrWriteOutcome
 from broker_sim.zk_client import ZkClient
-from controller.wire.types import LeaderAndIsr, TopicPartition
+from controller.wire import log_events as ev
+from controller.wire.types import BrokerId, LeaderAndIsr, TopicPartition
 from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
 from controller.wire.znodes import TopicPartitionStateZNode
 from controller.world.simulated.world import World, run_world
@@ -161,6 +164,30 @@ def test_a_notice_that_zookeeper_refuses_is_said_to_be_refused(code: ZkCode) -> 
         assert (await zk.perform_one(GetChildren("/isr_change_notification"))).children == ()
         assert await writer.propagate([TP])
         assert len((await zk.perform_one(GetChildren("/isr_change_notification"))).children) == 1
+        await zk.close()
+
+    run_world(1, scenario)
+
+
+@pytest.mark.parametrize("code", [code for code in ZkCode if code is not ZkCode.OK])
+def test_the_notice_of_a_failed_log_dir_is_written_until_it_is_there(code: ZkCode) -> None:
+    """The controller hears of the dir by nothing else: its partitions would keep a leader that cannot lead."""
+
+    async def scenario(world: World) -> None:
+        zk, tree = ZkClient(world.machine("broker").connector(), log=structlog.get_logger()), world.zookeeper.tree
+        await zk.open()
+        await zk.perform([Create("/log_dir_event_notification")])
+        tree.refusal = lambda op: code if isinstance(op, Create) else None
+        with capture_logs() as lines:
+            notice = asyncio.ensure_future(notify_log_dir_failure(zk, BrokerId(7), structlog.get_logger()))
+            await world.sleep(30)
+            tree.refusal = lambda op: None
+            await world.sleep(30)
+        assert notice.done()
+        (name,) = (await zk.perform_one(GetChildren("/log_dir_event_notification"))).children
+        found = await zk.perform_one(GetData(f"/log_dir_event_notification/{name}"))
+        assert json.loads(found.data) == {"version": 1, "broker": 7, "event": 1}
+        assert {line["reason"] for line in lines if line["event"] == ev.ZK_WRITES_REFUSED} == {code.name}
         await zk.close()
 
     run_world(1, scenario)
