@@ -81,7 +81,8 @@ class ZkClient:
         self._watchers[path] = handler
 
     def on_new_session(self, handler: SessionHandler) -> None:
-        """`handler` is awaited in each session after the first, in the order of these calls (re-register, re-read)."""
+        """`handler` is awaited in each session after the first, in the order of these calls (re-register, re-read),
+        also where one before it fails. Source: Kafka 3.9 `ZooKeeperClient.callAfterInitializingSession`."""
         self._new_session_handlers.append(handler)
 
     async def perform(self, ops: Sequence[ZkOp]) -> list[ZkResult]:
@@ -172,4 +173,4 @@ class ZkClient:
                 self._log.warning(ev.ZK_RECONNECT_FAILED, reason=str(error) or repr(error))
                 await asyncio.sleep(RECONNECT_BACKOFF_S)
         for handler in self._new_session_handlers:
-            await handler()
+            await self._supervisor.step("session-renewal", handler)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from broker_sim.zk_client import ZkClient
+from controller.wire import log_events as ev
 from controller.wire.zk_operations import Create, Exists, ZkOp, ZkResult, ZkSessionExpired, ZkUnreachable
 from controller.world.ports import ZkSession
 from controller.world.simulated.clock import SimulatedClock
@@ -187,6 +189,31 @@ def test_what_is_to_be_done_in_each_new_session_is_done_in_the_last_one_in_order
         in_last = [what for what, session in done if session == client.session_id]
         assert in_last == ["registers 1", "registers 2", "looks 1", "looks 2"]
         assert asked[client.session_id] == 4
+        await client.close()
+
+    run(whole())
+
+
+@pytest.mark.parametrize("fails", [(), (0,), (1,), (2,), (0, 1, 2)])
+def test_what_fails_in_a_new_session_skips_nothing_else_that_is_to_be_done_in_it(fails: tuple[int, ...]) -> None:
+    """A broker whose registration fails still has to read the notices that came meanwhile."""
+
+    async def whole() -> None:
+        _, _, client = await opened()
+        done = list[int]()
+
+        async def handle(number: int) -> None:
+            done.append(number)
+            if number in fails:
+                raise ValueError(number)
+
+        for number in range(3):
+            client.on_new_session(partial(handle, number))
+        with capture_logs() as lines:
+            await client.expire()
+            await asyncio.sleep(10)
+        assert done == [0, 1, 2]
+        assert len([line for line in lines if line["event"] == ev.TASK_FAILED]) == len(fails)
         await client.close()
 
     run(whole())
