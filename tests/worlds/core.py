@@ -50,6 +50,8 @@ from tests.worlds import figures
 
 CONTROLLER = BrokerId(100)
 EPOCH_NODE = "/controller_epoch"
+#: Reads and writes of one event: those of the largest scene are a tenth of it.
+STEPS_OF_AN_EVENT_MAX = 5_000
 
 
 class Cut(BaseException):
@@ -94,6 +96,7 @@ class World:
         self.now_ms = 1_000
         self.broker_sessions: dict[int, int] = {}
         self.steps = 0
+        self.steps_before = 0  # this event
         self.cut_at: int | None = None
         for path in (*PERSISTENT_PATHS, "/controllers-of-tests"):
             self.make(path)
@@ -126,6 +129,7 @@ class World:
 
     def process(self, event: Event) -> None:
         """Drives one recipe to its end; then its gauges must equal a recount, and who counts as online has a leader."""
+        self.steps_before = self.steps
         drive_now(step.handle(self.state, event, self.now_ms), self.perform)
         figures.check_after(self.state, event)
 
@@ -133,6 +137,7 @@ class World:
         """What the shell does."""
         if isinstance(effect, Read | Write):
             self.steps += 1
+            assert self.steps - self.steps_before < STEPS_OF_AN_EVENT_MAX, "it goes on without an end"
             if self.steps == self.cut_at:
                 raise Cut
         match effect:
