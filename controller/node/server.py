@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -55,7 +55,7 @@ class Server:
         self._apis = apis
         self._node: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         self._of_listener: dict[str, Node] = {}
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[Connection, asyncio.Task[Any] | None] = {}
         self._listeners: list[Listener] = []
 
     async def listen(self, network: Network, host: str, port: int, *, listener: str = "PLAINTEXT") -> tuple[str, int]:
@@ -70,14 +70,17 @@ class Server:
             self._node.set_result(node)
 
     async def close(self) -> None:
-        """Answers nobody any more, stops listening and closes all connections. Idempotent. Raises: what a listener
-        raises that does not close; the others are closed."""
+        """Answers nobody any more, stops listening, closes all connections and ends what is done for who asks. What
+        is left half done is what a crash would leave. Idempotent. Raises: what a listener raises that does not close;
+        the others are closed."""
         self._node.cancel()
         self._node = asyncio.get_running_loop().create_future()
         self._node.cancel()  # so that it ends whoever still asks
         ends = await asyncio.gather(*(listener.close() for listener in self._listeners), return_exceptions=True)
-        for connection in list(self._connections):  # also of who got in meanwhile
+        for connection, task in list(self._connections.items()):  # also of who got in meanwhile
             connection.close()
+            if task is not None:
+                task.cancel()
         for error in ends:
             if isinstance(error, BaseException):
                 raise error
@@ -93,7 +96,7 @@ class Server:
                 ev.CONNECTION_REFUSED, peer=connection.peer, reason=f"{self._limits.connections} connections are open"
             )
             return
-        self._connections[connection] = None
+        self._connections[connection] = asyncio.current_task()
         try:
             await self._converse(connection, listener)
         except (Refused, FrameError, protocol.ProtocolError) as error:

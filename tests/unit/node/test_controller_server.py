@@ -248,3 +248,36 @@ def test_who_asks_is_answered_however_it_fails_and_the_log_says_why(
         run(main())
     said = [(line["event"], line["request"], line["reason"]) for line in lines if line["event"] == ev.REQUEST_FAILED]
     assert said == [(ev.REQUEST_FAILED, "DescribeCluster", reason) for reason in logged]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_what_is_done_for_who_asks_ends_with_the_server(closes: bool) -> None:
+    """As a broker's does: in a process that has others, the work of one that was stopped would go on beside them."""
+    done = list[str]()
+
+    async def handle(_: Any, asked: Any) -> dict[str, Any]:
+        done.append("begun")
+        await asyncio.sleep(10)
+        done.append("ended")
+        return {"error_code": 0, "error_message": None}
+
+    async def settled() -> None:
+        return
+
+    async def main() -> None:
+        network = SimulatedNetwork(random.Random(1))
+        api = Api(handle=handle, failed=lambda *_: {}, versions=(0, 1))
+        server = Server(Limits(), structlog.get_logger(), {ApiKey.DESCRIBE_CLUSTER: api})
+        await server.listen(network.view("b"), "b", 9092)
+        server.open(SimpleNamespace(listener="PLAINTEXT", settled=settled))
+        client = await BrokerConnection.open(network.view("a"), "b", 9092, client_id="me")
+        call = asyncio.ensure_future(client.call(ApiKey.DESCRIBE_CLUSTER, 0, {}))
+        await asyncio.sleep(5)
+        if closes:
+            await server.close()
+        await asyncio.sleep(60)
+        assert call.done() and done == (["begun"] if closes else ["begun", "ended"])
+        await asyncio.gather(call, return_exceptions=True)
+        await server.close()
+
+    run(main())
