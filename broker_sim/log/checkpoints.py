@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from controller.wire.types import TopicPartition
+
+T = TypeVar("T")
 
 HIGH_WATERMARK_FILE: Final = "replication-offset-checkpoint"
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
@@ -64,31 +66,34 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     return "\n".join(["0", str(len(entries)), *entries]) + "\n"
 
 
-def lines_of(path: Path) -> list[str]:
-    """The lines of a checkpoint. Raises CheckpointError for bytes that are no text, FileNotFoundError."""
+def read_entries(path: Path, entry: Callable[[list[str]], T]) -> list[T]:
+    """What `entry` makes of the words of each line; none of an empty file, as Kafka leaves it until it writes one.
+
+    Raises CheckpointError for another content, also with more or fewer entries than it says; FileNotFoundError.
+    Source: Kafka 3.9 `CheckpointFile.CheckpointReadBuffer.read`.
+    """
     try:
-        return path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        version, count = (int(lines[n]) if lines[n:] else 0 for n in (0, 1))
+        found = [entry(line.split()) for line in lines[2:]]
+    except ValueError as error:  # no text, too
         raise CheckpointError(path, f"malformed: {error}") from error
+    if version != 0 or len(found) != count:
+        raise CheckpointError(path, f"version {version}, {len(found)} of {count} entries")
+    return found
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """An offset checkpoint; empty when there is no file. Raises CheckpointError for another content."""
     try:
-        lines = lines_of(path)
+        return dict(read_entries(path, _offset))
     except FileNotFoundError:
         return {}
-    found: dict[TopicPartition, int] = {}
-    try:
-        version, count = int(lines[0]), int(lines[1])
-        for line in lines[2 : 2 + count]:
-            topic, partition, offset = line.split()
-            found[TopicPartition(topic, int(partition))] = int(offset)
-    except (ValueError, IndexError) as error:
-        raise CheckpointError(path, f"malformed: {error}") from error
-    if version != 0 or len(found) != count:
-        raise CheckpointError(path, f"version {version}, {len(found)} of {count} entries")
-    return found
+
+
+def _offset(words: list[str]) -> tuple[TopicPartition, int]:
+    topic, partition, offset = words
+    return TopicPartition(topic, int(partition)), int(offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

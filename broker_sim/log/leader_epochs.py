@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker_sim.log.checkpoints import CheckpointError, lines_of
+from broker_sim.log.checkpoints import read_entries
 from broker_sim.log.files import Files
 
 UNDEFINED = -1
@@ -86,16 +86,9 @@ class EpochFile:
     def read(self) -> LeaderEpochs:
         """The entries; none for a missing file. Raises CheckpointError for another content, OSError."""
         try:
-            lines = lines_of(self.path)
+            pairs = read_entries(self.path, _entry)
         except FileNotFoundError:
             return LeaderEpochs()
-        try:
-            version, count = int(lines[0]), int(lines[1])
-            pairs = [(int(a), int(b)) for a, b in (line.split() for line in lines[2 : 2 + count])]
-        except (ValueError, IndexError) as error:
-            raise CheckpointError(self.path, str(error)) from error
-        if version != 0 or len(pairs) != count:
-            raise CheckpointError(self.path, f"version {version}, {len(pairs)} of {count} entries")
         epochs = LeaderEpochs()
         for epoch, start in pairs:
             epochs.assign(epoch, start)
@@ -106,3 +99,8 @@ class EpochFile:
         (`StoredLog.unflushed`); above that point a start asks the batches."""
         lines = ["0", str(len(epochs.entries)), *(f"{epoch} {start}" for epoch, start in epochs.entries)]
         self.files.replace(self.path, ("\n".join(lines) + "\n").encode(), sync=False)
+
+
+def _entry(words: list[str]) -> tuple[int, int]:
+    epoch, start = words
+    return int(epoch), int(start)

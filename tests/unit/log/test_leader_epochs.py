@@ -109,12 +109,26 @@ def test_entries_rise_and_lookups_agree_with_the_definition(pairs: Any, epoch: A
 def test_the_file_in_kafkas_format(tmp_path: Path) -> None:
     file = EpochFile(tmp_path / "leader-epoch-checkpoint")
     assert file.read().entries == []
+    file.path.touch()
+    assert file.read().entries == [], "as Kafka leaves it until it writes one"
     file.write(LeaderEpochs(list(EXAMPLE)))
     assert file.path.read_text() == "0\n3\n0 0\n2 100\n5 180\n"
     assert file.read().entries == EXAMPLE
 
 
-@pytest.mark.parametrize("text", ["", "1\n0\n", "0\n2\n0 0\n", "0\n2\n0 0", "0\n-1\n", "0\n1\nx y\n", "0\n1\n1 2 3\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\n0\n",
+        "0\n0\n0 0\n",
+        "0\n1\n0 0\n1 5\n",
+        "0\n2\n0 0\n",
+        "0\n2\n0 0",
+        "0\n-1\n",
+        "0\n1\nx y\n",
+        "0\n1\n1 2 3\n",
+    ],
+)
 def test_another_content_is_refused(tmp_path: Path, text: Any) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_text(text)

@@ -164,14 +164,20 @@ def test_what_must_outlive_a_loss_of_power_is_synced_and_its_folder_too(
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
 
-#: content -> what it says, None where it is refused
+#: content -> what it says, None where it is refused. Source: Kafka 3.9 `CheckpointFile.CheckpointReadBuffer.read`.
 CHECKPOINTS: list[tuple[str, dict[tuple[str, int], int] | None]] = [
     ("0\n0\n", {}),
-    ("0\n0\nt 0 1\n", {}),
+    ("", {}),
+    ("0\n", {}),
+    ("0\n0\nt 0 1\n", None),
+    ("0\n1\nt 0 1\nt 1 1\n", None),
+    ("0\n1\nt 0 1\n\n", None),
+    ("\n0\n", None),
+    ("1\n", None),
     ("0\n1\nt 0 1\n", {("t", 0): 1}),
     ("0\n1\nt 0 1", {("t", 0): 1}),
-    ("0\n2\nt 0 1\na-b 12 0\nx 1 1\n", {("t", 0): 1, ("a-b", 12): 0}),
-    ("0\n2\nt 0 1\nt 0 1\n", None),
+    ("0\n2\nt 0 1\na-b 12 0\n", {("t", 0): 1, ("a-b", 12): 0}),
+    ("0\n2\nt 0 1\nt 0 2\n", {("t", 0): 2}),
     ("0\n2\nt 0 1\n", None),
     ("0\n1\nt 0 1 2\n", None),
     ("0\n-1\n", None),
