@@ -109,9 +109,10 @@ class ProducerStates:
         is_marker = header.is_control and header.count > 0
         if header.producer_id < 0 or not (is_marker or header.base_sequence >= 0):
             return
-        entry = self._producers.get(header.producer_id)
-        if entry is None or entry.epoch != header.producer_epoch:
-            entry = self._producers[header.producer_id] = Producer(epoch=header.producer_epoch, last_ms=0)
+        entry = self._producers.setdefault(header.producer_id, Producer(epoch=header.producer_epoch, last_ms=0))
+        if entry.epoch != header.producer_epoch:  # a transaction stays open: a marker alone ends it
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
         entry.last_ms = header.max_timestamp
         if is_marker:
             entry.current_txn_first_offset = -1

@@ -134,6 +134,21 @@ def test_a_marker_fences_the_epochs_before_it() -> None:
 
 
 @pytest.mark.parametrize("epoch", [3, 4])
+def test_a_transaction_is_open_until_its_marker_whatever_its_producer_writes(epoch: int) -> None:
+    """Source: Kafka 3.9 `ProducerStateEntry.maybeUpdateProducerEpoch`, which forgets the batches alone."""
+    states = ProducerStates()
+    states.put(7, Producer(epoch=3, last_ms=5, coordinator_epoch=6, current_txn_first_offset=2))
+    states.appended(header(4, 1, 0, epoch=epoch))
+    ((_, left),) = states
+    assert (left.epoch, left.coordinator_epoch, left.current_txn_first_offset) == (epoch, 6, 2)
+    states.expire(10)
+    assert len(states) == 1, "so it is not forgotten however old it is"
+    states.appended(marker(epoch, at=9))
+    states.expire(10)
+    assert not len(states)
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
 def test_of_a_marker_that_was_compacted_away_nothing_is_taken(epoch: int) -> None:
     """Source: Kafka 3.9 `ProducerAppendInfo.append`."""
     states = ProducerStates()
