@@ -70,6 +70,8 @@ class ConfigNotices:
         self._unread: dict[str, None] = {}
         #: notice -> when it was made, of those that were read: they are never read again, only deleted one day
         self._made_ms: dict[str, int] = {}
+        #: notices that ZooKeeper does not show: they are read again until it does
+        self._refused: set[str] = set()
 
     def look(self) -> None:
         """Something changed, or a new session has no watch yet: `follow` lists again. Coalesces."""
@@ -92,8 +94,9 @@ class ConfigNotices:
         asyncio.get_running_loop().call_later(RETRY_S, self._look.set)
 
     async def take(self) -> None:
-        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones. What they name
-        and cannot be read is asked again later, by `follow`.
+        """Lists the notices (which arms the watch), acts on the new ones in order, deletes the old ones. Those that
+        cannot be read, and what they name and cannot be read, are asked again later, by `follow`; none hides those
+        behind it, as it does in Kafka until the next change.
 
         Raises: Unreadable, when ZooKeeper does not let them be listed, or their parent is gone.
         """
@@ -105,26 +108,29 @@ class ConfigNotices:
         if parent.stat is None or not listed.ok:  # gone too: a list that is not there arms no watch
             raise Unreadable(ConfigChangesZNode.path, listed.code.name)
         if parent.stat.czxid != self._parent:  # made anew, whose notices are numbered from 0 again
-            self._parent, self._last, self._made_ms = parent.stat.czxid, -1, {}
+            self._parent, self._last, self._made_ms, self._refused = parent.stat.czxid, -1, {}, set()
         numbered = ConfigChangesZNode.notices(listed.children)
         paths = {f"{ConfigChangesZNode.path}/{name}": number for number, name in numbered}
         self._made_ms = {path: made_ms for path, made_ms in self._made_ms.items() if path in paths}
+        self._refused &= paths.keys()
         await self._read([(number, path) for path, number in paths.items() if path not in self._made_ms])
         now_ms = self._clock.now_ms()
         old = [path for path, made_ms in self._made_ms.items() if now_ms - made_ms > CHANGE_EXPIRATION_MS]
         await self._zk.perform([Delete(path) for path in old])
-        if self._unread:
+        if self._unread or self._refused:
             self._look_later()
 
     async def _read(self, numbered: Sequence[tuple[int, str]]) -> None:
         notices = await self._zk.perform([GetData(path) for _, path in numbered])
         for (number, path), notice in zip(numbered, notices, strict=True):
-            if number > self._last:
+            if number > self._last or path in self._refused:
                 if notice.ok:
                     await self._take_one(path, notice.data)
-                elif notice.code is not ZkCode.NO_NODE:
+                    self._refused.discard(path)
+                elif notice.code is not ZkCode.NO_NODE and path not in self._refused:
                     self._log.warning(ev.CONFIG_REFUSED, path=path, reason=notice.code.name)
-                self._last = number  # not before: a session that ends meanwhile must not lose the change
+                    self._refused.add(path)
+                self._last = max(number, self._last)  # not before: a session that ends must not lose the change
             if notice.stat is not None:
                 self._made_ms[path] = notice.stat.ctime
 
