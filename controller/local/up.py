@@ -62,6 +62,7 @@ _OWN_SETTINGS: Final = {
     "node.id": "--brokers N gives ids 1 to N",
     "broker.rack": "--racks A,B,C gives them to the brokers in turn",
     "listeners": "--bootstrap-port says the first of the ports",
+    "advertised.listeners": "all programs would have the same one; each tells of the port that it has",
     "zookeeper.connect": "--zookeeper-port says the port",
 }
 

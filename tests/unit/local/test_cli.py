@@ -248,6 +248,14 @@ REFUSED_UP = [
     ("an unknown setting", ["--override", "num.partition=3"], "did you mean num.partitions"),
     ("a setting that up gives itself", ["--override", "log.dirs=x,y"], "--log-dirs N gives each broker"),
     ("a rack of all brokers", ["--override", "broker.rack=a"], "--racks A,B,C gives them to the brokers"),
+    *(
+        (
+            f"the address of {brokers}",
+            ["--brokers", brokers, "--override", "advertised.listeners=PLAINTEXT://h:9092"],
+            "advertised.listeners is not for --override here: all programs would have the same one",
+        )
+        for brokers in "12"
+    ),
     ("a port in use", ["--bootstrap-port", "{port}"], "port {port} for broker 1 cannot be used"),
     ("a page's port in use", ["--metrics-port", "{port}"], "port {port} for the metrics of broker-1 cannot be used"),
     ("a port for two", ["--metrics-port", "{free}"], "port {free} is for broker 1 and the metrics of broker-1; choose"),
