@@ -233,7 +233,7 @@ class Broker:
         self, cluster_id: str, replicas: ReplicaManager, store: ConfigStore, configs: DynamicConfigs
     ) -> tuple[SocketServer, Registration]:
         """Binds before registering: what is registered is the port that is really bound."""
-        limits = ServerLimits.at_start(self.settings)
+        limits = ServerLimits.at_start(self.settings, self._network.address_of)
         apis: dict[Any, Any] = {}
         server = SocketServer(apis, limits=limits, faults=self._faults, log=self.log)
         self.server = server

@@ -123,7 +123,11 @@ class SocketServer:
 
     def reconfigure(self, values: Mapping[str, str]) -> None:
         """The broker's dynamic configs are now these. Connections above `max.connections` are closed, others stay."""
-        self.limits = self._limits_at_start.changed(values)
+        try:
+            self.limits = self._limits_at_start.changed(values)
+        except OSError as error:  # a host that nobody knows: as in Kafka, what was in force stays
+            self._log.warning(ev.CONFIG_REFUSED, reason=str(error))
+            return
         self._quotas.change(self.limits)
         self._close_excess()
 

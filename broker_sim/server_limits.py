@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -35,7 +35,8 @@ class ServerLimits:
     """Under the properties' names. `idle_ms` -1 is no limit, nor are `queued_max_request_bytes` -1 and 0.
 
     `overrides`: address -> limit for connections from there, in the place of `max_connections_per_ip`. `listeners`:
-    limits by name of the listener. `backlog`: connections of a listener that may wait for a slot.
+    limits by name of the listener. `backlog`: connections of a listener that may wait for a slot. `address_of`: what a
+    host's name stands for, in limits of single addresses.
     """
 
     max_request_bytes: int = MAX_REQUEST_BYTES
@@ -47,15 +48,17 @@ class ServerLimits:
     idle_ms: int = 600_000
     listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
     backlog: int = 50
+    address_of: Callable[[str], str] = str
 
     @classmethod
-    def at_start(cls, settings: BrokerSettings) -> ServerLimits:
-        """As the broker's own properties say. Raises ValueError for what is no number."""
+    def at_start(cls, settings: BrokerSettings, address_of: Callable[[str], str] = str) -> ServerLimits:
+        """As the broker's own properties say. Raises ValueError for what is no number, OSError for an unknown host."""
         return cls(
             max_request_bytes=settings.socket_request_max_bytes,
             max_connections=settings.max_connections,
             max_connections_per_ip=settings.max_connections_per_ip,
-            overrides=per_address_limits(settings.max_connections_per_ip_overrides),
+            overrides=_by_address(settings.max_connections_per_ip_overrides, address_of),
+            address_of=address_of,
             max_connection_creation_rate=settings.max_connection_creation_rate,
             queued_max_request_bytes=settings.queued_max_request_bytes,
             idle_ms=settings.connections_max_idle_ms,
@@ -73,16 +76,21 @@ class ServerLimits:
         return self.max_connections if own is None else own
 
     def changed(self, values: Mapping[str, str]) -> ServerLimits:
-        """With these dynamic broker configs; the others stay."""
+        """With these dynamic broker configs; the others stay. Raises OSError for an unknown host."""
         changes: dict[str, Any] = {
             name: int(values[key])
             for name in ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
             if (key := name.replace("_", ".")) in values
         }
         if (text := values.get("max.connections.per.ip.overrides")) is not None:
-            changes["overrides"] = per_address_limits(text)
+            changes["overrides"] = _by_address(text, self.address_of)
         changes["listeners"] = listener_limits(values, self.listeners)
         return replace(self, **changes)
+
+
+def _by_address(text: str, address_of: Callable[[str], str]) -> dict[str, int]:
+    """The limits of single addresses; of a host that is named, of its first one (Kafka 3.9 `ConnectionQuotas`)."""
+    return {address_of(host): limit for host, limit in per_address_limits(text).items()}
 
 
 def listener_limits(values: Mapping[str, str], base: Mapping[str, ListenerLimits]) -> dict[str, ListenerLimits]:

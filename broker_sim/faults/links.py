@@ -41,6 +41,10 @@ class FaultyNetwork:
             raise
         return self._wrapped(inner, ends)
 
+    def address_of(self, host: str) -> str:
+        """As `ports.Network.address_of`, whatever links are cut."""
+        return self._network.address_of(host)
+
     def _check_uncut(self, ends: _Ends, host: str, port: int) -> None:
         """Raises: OSError, while the link is cut."""
         cut = ends.cut_by()

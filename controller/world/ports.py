@@ -80,6 +80,10 @@ class Network(Protocol):
         """
         ...
 
+    def address_of(self, host: str) -> str:
+        """The address that a name stands for, as peers have it. Raises OSError, which names the name."""
+        ...
+
 
 class ZkOperations(Protocol):
     """What performs operations: a session, or the client of a program, which may wait over the end of a session."""

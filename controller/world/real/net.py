@@ -72,6 +72,17 @@ class TcpNetwork:
             raise
         return TcpListener(server)
 
+    def address_of(self, host: str) -> str:
+        """The first address of a name, one of IPv4 where there is one, as Java's `InetAddress.getByName`. Waits for it.
+
+        Raises OSError, also for what can be no name.
+        """
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, ValueError) as error:
+            raise OSError(errno.EINVAL, f"{host!r} has no address: {error}") from error
+        return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+
 
 class TcpListener:
     """A listening socket."""

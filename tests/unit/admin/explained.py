@@ -20,6 +20,9 @@ class NoNetwork:
 
     listen = connect
 
+    def address_of(self, host: str) -> str:
+        raise AssertionError("asked")
+
 
 class Epoch:
     def now_ms(self) -> int:

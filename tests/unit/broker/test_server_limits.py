@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from broker_sim.broker import StartRefused
 from broker_sim.connection_quotas import ConnectionQuotas, ConnectionRate, NoConnection
 from broker_sim.faults.board import FaultBoard
 from broker_sim.server import Api, Call, SocketServer
@@ -21,6 +22,7 @@ from controller.wire import log_events as ev
 from controller.wire.framing import FrameBuffer
 from controller.wire.protocol import ApiKey, encode_request
 from controller.wire.types import BrokerId
+from controller.world.simulated.net import MachineNetwork
 from controller.world.simulated.world import World, run_world
 
 ASK = encode_request(ApiKey.API_VERSIONS, 0, 1, None, {})
@@ -143,6 +145,39 @@ def test_one_address_cannot_take_the_places_of_the_others(in_memory: Any) -> Non
             assert not await (await connect(cluster, "one")).recv()
         assert "max.connections.per.ip 2 reached" in reasons(lines)[0]
         assert await is_served(await connect(cluster, "two"))
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("when", ["at its start", "while it runs"])
+def test_a_limit_is_that_of_the_address_which_a_name_stands_for(
+    in_memory: Any, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """A name that stands for none is refused, as in Kafka: at a start with it, and later what was in force stays."""
+
+    def address_of(self: MachineNetwork, host: str) -> str:
+        if host not in ("pc", "two"):
+            raise OSError(f"{host!r} has no address")
+        return host.replace("pc", "one")
+
+    monkeypatch.setattr(MachineNetwork, "address_of", address_of)
+    name, limits = "max.connections.per.ip.overrides", "pc:1,two:0"
+
+    async def scenario(cluster: Any) -> None:
+        if when == "at its start":
+            with pytest.raises(StartRefused, match="'x' has no address"):
+                await cluster.in_broker(1, cluster.make(1, max_connections_per_ip_overrides="x:1").start())
+            await cluster.start(1, max_connections_per_ip_overrides=limits)
+        else:
+            await cluster.start(1)
+            await alter(cluster, name, limits)
+            with capture_logs() as lines:
+                await alter(cluster, name, "x:1")
+            assert [line["reason"] for line in lines if line["event"] == ev.CONFIG_REFUSED] == ["'x' has no address"]
+        assert await is_served(await connect(cluster, "one"))
+        for host in ("one", "two"):
+            assert not await (await connect(cluster, host)).recv(), host
+        assert await is_served(await connect(cluster, "three"))
 
     in_memory(scenario)
 

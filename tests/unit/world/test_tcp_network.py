@@ -327,3 +327,17 @@ def test_connections_leave_files_for_logs() -> None:
         await listener.close()
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("a" * 64, None), ("a\0b", None)],
+)
+def test_the_address_of_a_name(host: str, address: str | None) -> None:
+    """One of IPv4 first, as Java has it; one for which there can be none is an error of the network, and named."""
+    if address is None:
+        with pytest.raises(OSError, match="has no address") as refused:
+            TcpNetwork().address_of(host)
+        assert repr(host) in str(refused.value)
+    else:
+        assert TcpNetwork().address_of(host) == address
