@@ -138,7 +138,7 @@ def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, way
                 again = Source(kafka_logs=(folder,), zones=(zone,))
                 if _of_everything(run, again, truth, profile) != (everything, outages):
                     otherwise.append(way)
-    return RunFigures(
+    figures = RunFigures(
         everything=everything,
         otherwise=tuple(otherwise),
         outages=outages,
@@ -147,6 +147,11 @@ def _figures(run: Path, spark: SparkSession | None, profile: str, zone: str, way
         states=_by_states(spark, default, truth) if goes("states", *DEFAULT_LOGS) else None,
         requests=_by_rules(spark, rich, truth, profile) if goes("requests", *REQUEST_LOGS) else None,
     )
+    if figures == RunFigures(run=run.name):
+        raise ReplayRefused(
+            f"{run} has nothing beside {TRUTH_FILE}: expected {TRACE_FILE}, or log files of its brokers"
+        )
+    return figures
 
 
 def _of_everything(run: Path, source: Source, truth: Truth, profile: str) -> tuple[RulesFigures, OutageFigures]:

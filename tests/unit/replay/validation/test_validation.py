@@ -204,6 +204,21 @@ def test_a_run_that_cannot_be_read_is_refused_in_one_line(
     assert line.startswith(f"replay: {tmp_path / name} ") and message in line
 
 
+@pytest.mark.parametrize("other", [None, "notes.txt", "server.properties"])
+def test_a_run_with_nothing_to_hold_against_its_truth_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str | None
+) -> None:
+    """A page of no figures would look as if all were well."""
+    (tmp_path / "truth.jsonl").write_text(_STATE)
+    if other is not None:
+        (tmp_path / other).touch()
+    assert main(["validate", "--runs", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    expected = "expected trace.jsonl.gz, or log files of its brokers"
+    assert said.err == f"replay: {tmp_path} has nothing beside truth.jsonl: {expected}\n"
+
+
 def test_figures_that_cannot_be_written_are_shown_all_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
