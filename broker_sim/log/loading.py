@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -118,7 +119,7 @@ def load_segments(
     is_cut = False
     for index, base in enumerate(bases):
         segment = Segment(folder, base, shape=shape, files=files)
-        _refuse_older_format(segment.log_path)
+        _refuse_older_format(segment.log_path, 0)
         size = segment.log_path.stat().st_size
         overlaps = len(segments) > 0 and base < segments.active.next_offset
         if is_cut or overlaps:
@@ -128,7 +129,8 @@ def load_segments(
             continue
         end = bases[index + 1] if index + 1 < len(bases) else None
         is_trusted = trusted_below is None or (end is not None and end <= trusted_below)
-        loaded = segment.load(is_trusted=is_trusted, on_batch=on_batch)
+        refuse = partial(_refuse_older_format, segment.log_path)
+        loaded = segment.load(is_trusted=is_trusted, on_batch=on_batch, before_cut=refuse)
         if loaded.torn_bytes:
             is_cut = not is_trusted
             reason = "the last bytes are no intact batch"
@@ -138,19 +140,21 @@ def load_segments(
         segments.add(segment)
 
 
-def _refuse_older_format(log_path: Path) -> None:
+def _refuse_older_format(log_path: Path, position: int) -> None:
     """Records of message formats 0 and 1 (Kafka before 0.11) are no batches, but they are not to be cut off as damage.
 
-    Raises: LogDirsUnusable, where the file begins with one that is intact.
+    Raises: LogDirsUnusable, where one that is intact begins there: at the begin of a file, or where its batches end, as
+    under a broker whose `log.message.format.version` was lowered.
     """
     with log_path.open("rb") as file:
+        file.seek(position)
         head = file.read(_OLDER.size)
         if len(head) < _OLDER.size:
             return
         _, length, crc, magic = _OLDER.unpack(head)
         if magic not in (0, 1) or not 0 < length <= log_path.stat().st_size:
             return
-        file.seek(_OLDER.size - 1)
+        file.seek(position + _OLDER.size - 1)
         if zlib.crc32(file.read(length - 4)) == crc:
             raise LogDirsUnusable(
                 f"{log_path} has records of message format {magic}, of Kafka before 0.11, which this broker does not "

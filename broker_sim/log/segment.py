@@ -15,14 +15,7 @@ from typing import Final
 from broker_sim.log.files import Files
 from broker_sim.log.indexes import Indexes
 from broker_sim.log.segment_shape import Loaded, SegmentShape
-from controller.wire.records import (
-    HEADER_BYTES,
-    NO_TIMESTAMP,
-    BatchHeader,
-    CorruptBatch,
-    check_crc,
-    parse_header,
-)
+from controller.wire.records import HEADER_BYTES, NO_TIMESTAMP, BatchHeader, CorruptBatch, check_crc, parse_header
 
 _SCAN_BYTES: Final = 1 << 20
 _SEEK_BYTES: Final = 1 << 13
@@ -118,8 +111,10 @@ class Segment:
             self._files.create(self.log_path)
             self._indexes.create()
 
-    def load(self, *, is_trusted: bool, on_batch: Callable[[BatchHeader], None] = lambda header: None) -> Loaded:
-        """Reads what is on disk and cuts off what is no whole batch.
+    def load(
+        self, *, is_trusted: bool, on_batch: Callable[[BatchHeader], None], before_cut: Callable[[int], None]
+    ) -> Loaded:
+        """Reads what is on disk and cuts off what is no whole batch; `before_cut(position)` may raise instead.
 
         A trusted segment was written completely: its indexes are taken if they fit, and only the batches after their
         last entry are looked at. Of any other every checksum is verified, `on_batch` is told every batch that stays,
@@ -142,6 +137,7 @@ class Segment:
             self._first_timestamp = NO_TIMESTAMP
         torn = end - self.size
         if torn:
+            before_cut(self.size)
             self._files.resize(self.log_path, self.size)
         if wrong is not None or torn:
             self._indexes.rewrite()

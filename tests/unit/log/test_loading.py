@@ -98,18 +98,34 @@ def older(magic: int, value: bytes) -> bytes:
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("magic", [0, 1])
-def test_records_of_older_formats_are_no_damage(tmp_path: Path, magic: int, is_clean: bool) -> None:
+@pytest.mark.parametrize("before", ["nothing", "batches"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_records_of_older_formats_are_no_damage(
+    tmp_path: Path, magic: int, is_clean: bool, before: str, number: int
+) -> None:
     log = filled(tmp_path)
     log.close()
-    data = older(magic, b"v" * 40) * 3
-    path = log.segments[0].log_path
-    path.write_bytes(data)
+    path, data = log.segments[number].log_path, older(magic, b"v" * 40) * 3
+    batches = path.read_bytes() if before == "batches" else b""
+    path.write_bytes(batches + data)
     with pytest.raises(LogDirsUnusable, match=f"has records of message format {magic}, .* left as it is"):
         reopened(log, is_clean=is_clean)
-    assert path.read_bytes() == data
-    path.write_bytes(data[:30] + b"?" + data[31:])  # one that is damaged may be anything
+    assert path.read_bytes() == batches + data
+    path.write_bytes(batches + data[:30] + b"?" + data[31:])  # one that is damaged may be anything
     _, repairs = reopened(log, is_clean=is_clean)
-    assert (path.stat().st_size, repairs[0].lost_bytes) == (0, len(data))
+    assert (path.stat().st_size, repairs[0].lost_bytes) == (len(batches), len(data))
+
+
+def test_records_of_older_formats_go_with_no_segment_before_them(tmp_path: Path) -> None:
+    """What is behind a segment that is cut off is removed, but what cannot be read here may be whole."""
+    log = filled(tmp_path)
+    position, header = list(log.segments[0].headers())[-1]
+    flip(log.segments[0], position, header.size)
+    path = log.segments[1].log_path
+    path.write_bytes(older(1, b"v"))
+    with pytest.raises(LogDirsUnusable, match="has records of message format 1"):
+        reopened(log, is_clean=False)
+    assert path.read_bytes() == older(1, b"v")
 
 
 def test_of_a_segment_that_begins_within_another_the_first_counts(tmp_path: Path) -> None:
