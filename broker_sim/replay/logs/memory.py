@@ -34,6 +34,8 @@ class PartitionMemory:
     announced: set[str] = field(default_factory=set)
     #: versions that a leader's row tells of
     _written: set[int] = field(default_factory=set)
+    #: what a leader wrote after the last version of `states`, where its version is not told
+    _unversioned: State | None = None
     _assigned: deque[tuple[int, list[int]]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     _members: set[int] = field(default_factory=set)
 
@@ -41,7 +43,7 @@ class PartitionMemory:
         """The topic begins anew: versions and epochs count from 0 again, and the replicas are others."""
         for of_former in (self.states, self._written, self._assigned, self._members):
             of_former.clear()
-        self.last_epoch = -1
+        self.last_epoch, self._unversioned = -1, None
 
     def is_told_again(self, what: str) -> bool:
         """Whether this was told before: controllers of a quorum repeat what the log holds, each for itself."""
@@ -64,9 +66,16 @@ class PartitionMemory:
         self._members |= set(state.isr)
         if version is None:
             return
+        if version not in self.states:
+            self._unversioned = None
         self.states.setdefault(version, state)
         while len(self.states) > REMEMBERED:
             del self.states[min(self.states)]
+
+    def write_unversioned(self, state: State) -> None:
+        """A leader wrote, and its Kafka (up to 2.3) does not tell which version."""
+        self._members |= set(state.isr)
+        self._unversioned = state
 
     def began(self, epoch: int | None) -> int | None:
         """The version with which an epoch began: the first of it, unless it is one that the leader wrote."""
@@ -84,7 +93,7 @@ class PartitionMemory:
     def before_bump(self, version: int | None) -> State | None:
         """The state that the bump to `version` carries on."""
         if version is None:
-            return next(reversed(self.states.values()), None)
+            return self._unversioned or next(reversed(self.states.values()), None)
         return self.states.get(version - 1) or self.states.get(version)
 
     def replicas_at(self, at_us: int, also: Iterable[int]) -> list[int]:

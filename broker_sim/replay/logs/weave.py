@@ -159,8 +159,11 @@ class Weave:
         self._written_if_unsaid(fact, broker)
 
     def _written_if_unsaid(self, fact: Fact, broker: OfBroker) -> None:
+        is_unsaid = fact.broker in self.writes_unsaid
         for row in broker.attempt:
-            row.columns["err"] = 0 if fact.broker in self.writes_unsaid else UNDER_WAY
+            row.columns["err"] = 0 if is_unsaid else UNDER_WAY
+        if is_unsaid:
+            self._memory.write_unversioned(State(broker.epoch, fact.broker, fact.isr or []))
 
     def _submitted(self, fact: Fact, broker: OfBroker) -> None:
         """The fetch that causes an expansion is recorded after it: its row stands before."""
@@ -211,6 +214,8 @@ class Weave:
         rows, broker.attempt = broker.attempt, []
         for row in rows:
             row.columns.update(err=REFUSED, done=fact.at_us // 1000)
+        if rows and fact.broker in self.writes_unsaid:
+            self._memory.write_unversioned(State(broker.epoch, fact.broker, rows[0].columns["isr_old"] or []))
 
     # -- the controller ----------------------------------------------------------------------------------------------
 

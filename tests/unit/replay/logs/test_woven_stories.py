@@ -8,6 +8,7 @@ import pytest
 
 from broker_sim.replay.logs.facts import Fact, What
 from broker_sim.replay.logs.texts_of_controllers import CUT
+from broker_sim.replay.logs.texts_of_kraft import CREATED
 from tests.unit.replay.logs.made_facts import (
     CONTROLLER,
     Told,
@@ -26,6 +27,8 @@ from tests.unit.replay.logs.made_facts import (
 )
 
 SHRINKS = of(1, What.SHRINKING, isr_old=[1, 2, 3], isr=[1], hw=4, leo=9, value="2:5:99 3::")
+EXPANDS = of(1, What.EXPANDING, isr_old=[1], isr=[1, 2])
+ANEW = of(9, What.ASSIGN, replicas=[1, 2], value=CREATED)
 #: Broker 1 leads in epoch 1 from version 3 on, and what its row says.
 L1 = leads(1, isr=[1, 2, 3], replicas=[1, 2, 3], zk_version=3)
 ALONE = L1._replace(isr=[1], offset=5)
@@ -240,8 +243,7 @@ def test_what_is_told_of_a_partition(facts: list[Told], rows: list[dict[str, Any
 
 
 def test_up_to_23_an_attempt_is_the_write_unless_it_is_refused() -> None:
-    expands = of(1, What.EXPANDING, isr_old=[1], isr=[1, 2])
-    told = [(0, L1), (1000, SHRINKS), (2000, expands), (9000, expands), (9001, of(1, What.REFUSED))]
+    told = [(0, L1), (1000, SHRINKS), (2000, EXPANDS), (9000, EXPANDS), (9001, of(1, What.REFUSED))]
     rows = [(r["ts"], r["ev"], r["replica"], r["err"], r["src"]) for r in woven(told, writes_unsaid=frozenset({1}))[1:]]
     assert rows == [
         (1000, "isr_shrink", 2, 0, "log"),
@@ -249,6 +251,28 @@ def test_up_to_23_an_attempt_is_the_write_unless_it_is_refused() -> None:
         (2000, "isr_expand", 2, 0, "log"),
         (9000, "isr_expand", 2, 95, "log"),
     ]
+
+
+#: what comes between the leadership and the epoch that is raised -> the ISR that the raised epoch carries on
+CARRIED: dict[str, tuple[list[Told], list[int]]] = {
+    "nothing": ([], [1, 2, 3]),
+    "a shrink": ([(1000, SHRINKS)], [1]),
+    "a shrink and an expansion": ([(1000, SHRINKS), (2000, EXPANDS)], [1, 2]),
+    "a shrink, and an expansion that is refused": (
+        [(1000, SHRINKS), (2000, EXPANDS), (2001, of(1, What.REFUSED))],
+        [1],
+    ),
+    "a shrink that is refused": ([(1000, SHRINKS), (1001, of(1, What.REFUSED))], [1, 2, 3]),
+    "a shrink and an election": ([(1000, SHRINKS), (2000, state(5, 2, 1, 3))], [1, 3]),
+    "a topic that was made anew": ([(1000, SHRINKS), (2000, ANEW), (3000, state(0, 0, 1, 2))], [1, 2]),
+}
+
+
+@pytest.mark.parametrize(("between", "isr"), CARRIED.values(), ids=CARRIED)
+def test_up_to_23_a_raised_epoch_carries_on_what_the_leader_wrote_last(between: list[Told], isr: list[int]) -> None:
+    facts = [(0, L1), *between, (9000, of(9, What.BUMP, epoch=7))]
+    rows = woven(facts, writes_unsaid=frozenset({1}))
+    assert [(r["epoch"], r["isr"]) for r in rows if r["ts"] == 9000] == [(7, isr)]
 
 
 def test_who_is_missing_from_the_brokers_that_a_new_controller_sees_is_down() -> None:
