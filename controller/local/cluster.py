@@ -28,12 +28,12 @@ from controller.local.cluster_file import (
     StartRow,
     down_by,
     downs_of,
+    downs_to_end,
     read_cluster,
     require_log_dirs,
     write_start,
 )
 from controller.local.fault_file import edit_faults
-from controller.local.flags import with_data
 from controller.local.leftovers import WhatRuns, end_processes, forget_registrations
 from controller.local.marks import mark
 from controller.local.place import require_free_ports
@@ -140,10 +140,12 @@ class Cluster:
         require_log_dirs(self.plan.data, broker_id, self._rack(broker_id), self.plan.log_dirs(broker_id))
         self._require_broker(broker_id, running=False)
         mark(self.plan.data, f"start broker {broker_id}")
+        downs = downs_to_end(self.plan.data, broker_id, self._rack(broker_id))
         try:
             if self.broker(broker_id).is_alive:
-                await self._let_up(broker_id)
+                await self._let_up(broker_id, downs)
             else:
+                self._end_faults(downs)
                 await self._start_group(self._group_of(broker_id))
         except ChildFailed as error:
             raise ClusterError(str(error)) from error
@@ -183,21 +185,17 @@ class Cluster:
         except ChildFailed as error:
             raise ClusterError(str(error)) from error
 
-    async def _let_up(self, broker_id: int) -> None:
-        """Ends the faults that have it down; those that are about other brokers, too, are the user's to end."""
-        child, downs = self.broker(broker_id), self._downs(broker_id)
-        wide = [row for row in downs if row.broker not in (broker_id, (broker_id,))]
-        if wide:
-            raise ClusterError(
-                f"broker-{broker_id} is down by the fault {wide[0].id}, and others with it; "
-                f"end it with: {with_data(f'kwob fault clear {wide[0].id}', self.plan.data, is_here=False)}"
-            )
+    def _end_faults(self, ended: Sequence[Kill | Stop]) -> None:
+        edit_faults(self.plan.fault_file, lambda present: [row for row in present if row not in ended])
+
+    async def _let_up(self, broker_id: int, downs: Sequence[Kill | Stop]) -> None:
+        child = self.broker(broker_id)
         with suppress(TimeoutError):  # before the process has acted on a fault, its end would start nobody
             is_down = _about(broker_id, ev.BROKER_KILLED, ev.BROKER_STOPPED)
             is_either = _about(broker_id, ev.BROKER_STARTED, ev.BROKER_KILLED, ev.BROKER_STOPPED)
             await child.wait_for_last(is_either, is_down, timeout_s=_SHUTDOWN_GRACE_S)
         offset = child.log_end()
-        edit_faults(self.plan.fault_file, lambda present: [row for row in present if row not in downs])
+        self._end_faults(downs)
         await child.wait_for_rows(_about(broker_id, ev.BROKER_STARTED), 1, timeout_s=_START_S, offset=offset)
 
     async def kill_controller(self, controller_id: int) -> None:
@@ -279,7 +277,6 @@ class Cluster:
             self.on_note(f"an earlier kwob up of this folder was killed; ended what it left: {', '.join(left)}")
         require_free_ports(self.plan.ports)
         controllers = {*self.plan.controller_ids, *self._earlier_controllers()}
-        write_start(self.plan.data, self.start_row())
         self.write_file()
         self.plan.fault_file.write_text("", encoding="utf-8")
         is_new = not (self.plan.data / "zookeeper" / "data").exists()
@@ -293,6 +290,7 @@ class Cluster:
             *(self._start_group(group) for group in self.plan.groups),
         )
         self.write_file()
+        write_start(self.plan.data, self.start_row())  # not before: who was refused would be refused for ever
         self.files.is_up = True
 
     def _earlier_controllers(self) -> set[int]:

@@ -128,6 +128,18 @@ def downs_of(fault_file: Path, broker_id: int, rack: str | None) -> list[Kill | 
     return [row for row in _in_force(fault_file, broker_id, rack) if isinstance(row, (Kill, Stop))]
 
 
+def downs_to_end(data: Path, broker_id: int, rack: str | None) -> list[Kill | Stop]:
+    """The faults that have a broker down, for who starts it to end. Raises: ClusterError for one that is about others,
+    too: that is the user's to end."""
+    downs = downs_of(data / FAULT_FILE, broker_id, rack)
+    if wide := [row for row in downs if row.broker not in (broker_id, (broker_id,))]:
+        raise ClusterError(
+            f"broker-{broker_id} is down by the fault {wide[0].id}, and others with it; "
+            f"end it with: {with_data(f'kwob fault clear {wide[0].id}', data, is_here=False)}"
+        )
+    return downs
+
+
 def require_log_dirs(data: Path, broker_id: int, rack: str | None, log_dirs: Sequence[Path]) -> None:
     """Who has no log directory left halts as soon as it has started, as in Kafka. Raises: ClusterError, where the
     faults in force have it so."""

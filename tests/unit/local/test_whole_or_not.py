@@ -18,6 +18,8 @@ from controller.local.fault_file import edit_faults, read_faults, write_faults
 from controller.local.leftovers import write_processes
 from controller.local.plan import plan_cluster
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, PauseReplication
+from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
+from controller.world.real.ports import free_ports
 
 
 def shared(folder: Path) -> Cluster:
@@ -82,11 +84,26 @@ async def _at_once(*_: object, **__: object) -> None:
     return None
 
 
+@pytest.mark.parametrize("is_alive", [True, False], ids=["its process runs", "its process is gone"])
 @pytest.mark.parametrize(("_", "faults", "left"), STARTS, ids=[row[0] for row in STARTS])
 def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _: str, faults: list[Fault], left: list[Fault] | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    _: str,
+    faults: list[Fault],
+    left: list[Fault] | None,
+    is_alive: bool,
 ) -> None:
-    runs = SimpleNamespace(is_alive=True, log_end=lambda: 0, wait_for_rows=_at_once, wait_for_last=_at_once)
+    """Before it starts a process, which else would put the broker down again as soon as it is up."""
+    in_force: list[Fault] = []
+
+    async def start(self: Cluster, group: Any) -> None:
+        in_force.extend(read_faults(tmp_path / FAULT_FILE))
+
+    monkeypatch.setattr(Cluster, "_start_group", start)
+    if _ == "none" and not is_alive:  # else it runs already
+        left = faults
+    runs = SimpleNamespace(is_alive=is_alive, log_end=lambda: 0, wait_for_rows=_at_once, wait_for_last=_at_once)
     monkeypatch.setattr(Cluster, "broker", lambda self, broker_id: runs)
     edit_faults(tmp_path / FAULT_FILE, lambda present: faults)
     cluster = shared(tmp_path)
@@ -95,6 +112,7 @@ def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none
             asyncio.run(cluster.start_broker(1))
     else:
         asyncio.run(cluster.start_broker(1))
+        assert is_alive or in_force == left
     assert list(read_faults(tmp_path / FAULT_FILE)) == (faults if left is None else left)
 
 
@@ -160,3 +178,23 @@ def test_a_start_that_comes_at_once_waits_until_the_broker_is_down(
     edit_faults(tmp_path / FAULT_FILE, lambda present: [Kill(id="k", broker=1)])
     asyncio.run(shared(tmp_path).start_broker(1))
     assert in_force == [["k"]] and list(read_faults(tmp_path / FAULT_FILE)) == []
+
+
+def test_what_a_refused_start_was_given_is_not_that_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what cannot be, such as a port that cannot be used, would be as it was, and refused for ever."""
+
+    async def refuse(_: EmbeddedZooKeeper) -> None:
+        raise EmbeddedZooKeeperError("it does not start")
+
+    monkeypatch.setattr(EmbeddedZooKeeper, "start", refuse)
+    cluster_file.write_start(tmp_path, StartRow(metrics_port=1, settings=["a=b"]))
+    bootstrap, zookeeper, metrics, _ = free_ports(4)
+    plan = plan_cluster(
+        data=tmp_path, brokers=1, controllers=1, racks=[], ports=[bootstrap], zookeeper_port=zookeeper,
+        metrics_port=metrics, settings=["no=use"],
+    )  # fmt: skip
+    with pytest.raises(ClusterError, match="it does not start"):
+        asyncio.run(Cluster(plan).__aenter__())
+    assert cluster_file.read_start(tmp_path) == StartRow(metrics_port=1, settings=["a=b"])
