@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from controller.world.real.ports import probe
 
 #: Locked while a cluster runs; holds the process id of who locked it.
 LOCK_FILE: Final = "kwob.lock"
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.01
 
 
 #: In lists of log directories a comma is between two, and this is the broker's id.
@@ -46,14 +49,22 @@ def take_folder(data: Path) -> int:
         lock = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise ClusterError(f"{data} cannot be used as a data folder: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _is_taken(lock):
         os.close(lock)
-        raise ClusterError(f"a cluster runs in {data} already; stop it with: {with_data('kwob down', data)}") from None
+        raise ClusterError(f"a cluster runs in {data} already; stop it with: {with_data('kwob down', data)}")
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
+
+
+def _is_taken(lock: int) -> bool:
+    """Tries more than once: who looks whether there is an owner has the lock for a moment, too (`lock_owner`)."""
+    for left in range(_TRIES - 1, -1, -1):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(_PAUSE_S if left else 0)
+    return False
 
 
 def lock_owner(lock_path: Path) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,14 @@ def test_what_brokers_take_for_something_else_is_no_name_of_a_folder(tmp_path: P
     with pytest.raises(ClusterError, match=r"brokers take '.*' for something else"):
         place.take_folder(tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_who_looks_whether_a_folder_has_an_owner_does_not_keep_it_from_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `kwob down` does ten times a second: it has the lock for a moment, and gives it back."""
+    with (tmp_path / place.LOCK_FILE).open("w") as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
+        with place.own_folder(tmp_path):
+            assert place.lock_owner(tmp_path / place.LOCK_FILE) == os.getpid()
