@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -52,18 +53,19 @@ class KafkaCluster(Handles):
         """
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}; there are {' and '.join(get_args(Mode))}")
-        self._resources = ExitStack()
         #: One thread at a time starts or stops; whom an interrupt stops in its start, stops in that thread.
         self._turn = threading.RLock()
         self._is_temporary = folder is None
-        place = folder or Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="kwob-")))
+        place = folder or Path(tempfile.mkdtemp(prefix="kwob-"))
+        if self._is_temporary:  # where no stop comes, as of one that was never started
+            weakref.finalize(self, _remove, place, os.getpid())
         try:
             plan, self._like = planned(
                 place, brokers=brokers, controllers=controllers, racks=racks, settings=settings, log_dirs=log_dirs,
                 seed=seed, metrics=metrics, like=like, scale=scale,
             )  # fmt: skip
         except BaseException:
-            self._resources.close()
+            self._remove_temporary(place)
             raise
         self._has_shape(plan)
         self._mode: Mode = mode
@@ -78,8 +80,6 @@ class KafkaCluster(Handles):
         with self._turn:
             self._require_stopped()
             self._faults.clear()
-            if self._is_temporary and not self.folder.exists():  # a former run has removed it
-                self._resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self._loop = LoopThread("kwob-cluster")
             try:
                 self._backend = self._run(self._started())
@@ -114,7 +114,11 @@ class KafkaCluster(Handles):
             finally:
                 if loop is not None:
                     loop.close()
-                self._resources.close()
+                self._remove_temporary(self.folder)
+
+    def _remove_temporary(self, place: Path) -> None:
+        if self._is_temporary:
+            _remove(place, os.getpid())
 
     def __enter__(self) -> Self:
         return self.start()
@@ -123,3 +127,9 @@ class KafkaCluster(Handles):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _remove(folder: Path, process: int) -> None:
+    """A process that was forked off leaves it to the other one."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import subprocess
@@ -77,6 +78,17 @@ def test_a_cluster_that_starts_again_knows_nothing_of_its_former_run() -> None:
         folder = cluster.folder
         assert folder.exists()
     assert not folder.exists()
+
+
+def test_one_that_is_never_started_leaves_nothing_and_nobody_is_warned(recwarn: pytest.WarningsRecorder) -> None:
+    """As where something else of a test fails first."""
+    cluster = KafkaCluster()
+    folder = cluster.folder
+    assert folder.exists()
+    del cluster
+    gc.collect()
+    assert not folder.exists()
+    assert [str(each.message) for each in recwarn if each.category is ResourceWarning] == []
 
 
 class FaultsAlone(Handles):
