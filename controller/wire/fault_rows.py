@@ -28,7 +28,16 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, api_name
@@ -52,8 +61,15 @@ def _brokers(value: Any) -> Any:
     return value
 
 
+def _path(value: str) -> str:
+    if "\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise ValueError(f"there is no such path: {value!r}"[:200])
+    return value
+
+
 Milliseconds = Annotated[int, Field(ge=0, le=86_400_000)]
 EpochMilliseconds = Annotated[int, Field(ge=0, lt=2**63)]
+LogDir = Annotated[str, AfterValidator(_path)]
 Brokers = Annotated[int | tuple[int, ...] | None, BeforeValidator(_brokers)]
 
 
@@ -131,7 +147,7 @@ class SlowDisk(_Slowness):
     """
 
     fault: Literal["slow_disk"] = "slow_disk"
-    log_dir: str | None = None
+    log_dir: LogDir | None = None
 
 
 class _Link(_Row):
@@ -175,7 +191,7 @@ class FailLogDir(_Row):
     """
 
     fault: Literal["fail_log_dir"] = "fail_log_dir"
-    log_dir: str
+    log_dir: LogDir
 
 
 class ExpireSession(_Row):

@@ -104,6 +104,13 @@ REFUSED_ROWS = [
     ),
     ("a word among brokers", {"fault": "kill", "broker": [1, "x"]}, "^broker: .*valid integer.*'x'"),
     ("a column that is missing", {"fault": "fail_log_dir"}, "^log_dir: Field required$"),
+    (
+        "a path that cannot be",
+        {"fault": "fail_log_dir", "log_dir": "a\0b"},
+        r"^log_dir: there is no such path: 'a\\x00b'$",
+    ),
+    ("a path of a disk", {"fault": "slow_disk", "delay_ms": 1, "log_dir": "\0"}, "^log_dir: there is no such path"),
+    ("half a sign", {"fault": "fail_log_dir", "log_dir": "a\ud800"}, "^log_dir: there is no such path"),
     ("a kind that is a list", {"fault": ["kill"]}, "^fault: "),
     ("an end before the begin", {"fault": "kill", "from_ms": 5, "until_ms": 5}, "until_ms 5 must be after"),
 ]
