@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from controller.admin.assignors.members import Member, PartitionCounts, Shares, hash_order, partition_hash
+from controller.rules.hashing import java_hash
 from controller.wire.types import TopicPartition
 
 
@@ -64,10 +65,10 @@ class _General:
 
     @staticmethod
     def _previous(members: Sequence[Member]) -> dict[TopicPartition, str]:
-        """Who owned a partition in a generation before the highest one; the latest of those."""
+        """Who owned a partition in a generation before the highest one; the latest of those, of equals the first."""
         highest = max(m.generation for m in members)
         owners: dict[TopicPartition, tuple[int, str]] = {}
-        for member in members:
+        for member in hash_order(members, lambda m: java_hash(m.member_id)):
             if member.generation < highest:
                 for partition in member.owned:
                     if partition not in owners or member.generation > owners[partition][0]:
@@ -115,9 +116,11 @@ class _General:
         if not initializing and moved and unevenness(after) >= unevenness(before):
             self.shares.update(before)
 
+    def _most(self, member: str) -> int:
+        return sum(self.topics[t] for t in self.wants[member])
+
     def _may_change(self, member: str, movable: set[str]) -> bool:
-        most = sum(self.topics[t] for t in self.wants[member])
-        return len(self.shares[member]) < most or any(p.topic in movable for p in self.shares[member])
+        return len(self.shares[member]) < self._most(member) or any(p.topic in movable for p in self.shares[member])
 
     def _move(self, partitions: Sequence[TopicPartition]) -> bool:
         """Moves partitions to who has less by at least two, until that changes nothing or all is even."""
@@ -152,6 +155,8 @@ class _General:
             return True
         for member in order:
             mine = len(self.shares[member])
+            if mine == self._most(member):  # also where some of it is what it wants no more
+                continue
             for topic in self.wants[member]:
                 for number in range(self.topics[topic]):
                     holder = self.holder[TopicPartition(topic, number)]

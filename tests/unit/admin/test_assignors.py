@@ -141,6 +141,36 @@ def test_kafkas_own_classes_answer_the_same(assignor: str) -> None:
         assert told == case[assignor], case
 
 
+#: topics with their partitions; members with what they want, their generation and what they owned -> what they get from
+#: Kafka 3.9.1's own class. Who owned a partition last gets it back, also where it wants it no more.
+OLDER = [
+    ("t3 u3 v1", ["d0 t,u 3", "y1 t,u,v 5 v0", "b2 v 3 u1,v0"], "t0,t1,u0 v0,t2,u2 u1"),
+    ("t3 u1 v2", ["d0 u 4 t2", "d1 t,u,v 4 u0,v0", "c2 t 5 t2"], "t2 u0,v0,v1 t0,t1"),
+    ("t1 u3 v2", ["b0 t,u,v 4", "y1 t 4 u0", "z2 t,u,v 5 t0,v1"], "u1,u2 u0 t0,v1,v0"),
+    ("t1 u1", ["b0 t 3 t0", "y1 t,u 5 t0", "y2 t 3 t0"], " u0 t0"),
+    ("t3 u1", ["y0 u 4 t1", "a1 t,u 4 t1", "c2 t,u 5 u0"], " t0,t1 t2"),
+    ("t2 u1", ["x0 u 3 t0", "y1 t,u 4 t0,u0", "a2 t,u 3 t0"], " t0 t1"),
+]
+
+
+def some(text: str) -> tuple[TopicPartition, ...]:
+    """Such as `t0,u1`."""
+    return tuple(TopicPartition(word[0], int(word[1:])) for word in text.split(",") if word)
+
+
+@pytest.mark.parametrize(("topics", "group", "answer"), OLDER)
+def test_what_members_of_older_generations_owned_goes_where_kafka_has_it_go(
+    topics: str, group: list[str], answer: str
+) -> None:
+    split = [[*text.split(), ""] for text in group]
+    members = [
+        Member(member_id=name, topics=tuple(wants.split(",")), generation=int(generation), owned=some(owned))
+        for name, wants, generation, owned, *_ in split
+    ]
+    shares = cooperative_shares(members, {word[0]: int(word[1:]) for word in topics.split()})
+    assert [tuple(shares[m.member_id]) for m in members] == [some(text) for text in answer.split(" ")]
+
+
 def test_the_order_of_javas_hash_map() -> None:
     """`new HashSet<>(List.of("b", "a", "kafka", "zookeeper"))` iterates like this."""
     assert hash_order(["kafka", "b", "zookeeper", "a"], java_hash)[:2] == ["a", "b"]
