@@ -89,22 +89,31 @@ class Tally:
         leaders: Mapping[TopicPartition, BrokerId | None],
         sizes: Mapping[PartitionReplica, int],
         copies: Mapping[PartitionReplica, DirCopy] | None = None,
+        silent: Collection[BrokerId] = (),
     ) -> Progress:
         """Takes one look in: what runs at `at_s`, who leads, the size of the log of each replica whose broker answered,
-        and the moves between directories there."""
+        and the moves between directories there. What a broker that was `silent` tells first was not copied since: the
+        rate is measured from then on."""
+        before = self.copied_bytes.keys() | self.leader_bytes.keys()
+        awaited = {PartitionReplica(p, b) for p, brokers in self.added.items() for b in brokers} | self.unseen
         for partition, reassignment in running.items():
             self.added[partition] = self.added.get(partition, frozenset()) | frozenset(reassignment.adding_replicas)
             for broker in self.added[partition]:
                 replica = PartitionReplica(partition, broker)
-                self.copied_bytes[replica] = sizes.get(replica, self.copied_bytes.get(replica, 0))
+                if replica in sizes:
+                    self.copied_bytes[replica] = sizes[replica]
+                elif broker not in silent:
+                    self.copied_bytes.setdefault(replica, 0)
         for partition in {*running, *self.unseen}:
             leader = leaders.get(partition)
             if leader is not None and (size := sizes.get(PartitionReplica(partition, leader))) is not None:
                 self.leader_bytes[partition] = size
+        if awaited & ((self.copied_bytes.keys() | self.leader_bytes.keys()) - before):
+            self.looks.clear()
         for replica, copy in (copies or {}).items():
-            before = self.copies.get(replica)
+            earlier = self.copies.get(replica)
             was_made_there = replica.replica in self.added.get(replica.topic_partition, ()) and copy.is_over
-            counts = not was_made_there or (before is not None and before.full_bytes)
+            counts = not was_made_there or (earlier is not None and earlier.full_bytes)
             self.copies[replica] = copy if counts else replace(copy, full_bytes=0)
         return self._progress(at_s, running.keys())
 
@@ -163,10 +172,12 @@ async def watch(
         states = await _states(admin, {*running, *tally.unseen})
         leaders = {partition: state.leader for partition, state in states.items()}
         live = frozenset(await admin.brokers()) if running or moves or tally.unseen else frozenset()
-        logs = await _logs(admin, _whom_to_ask(running, leaders, tally, moves), live)
+        asked = _whom_to_ask(running, leaders, tally, moves)
+        answers = await _logs(admin, asked, live)
+        logs = {key: log for answer in answers.values() for key, log in answer.items()}
         sizes = {replica: log.size_bytes for (replica, is_future), log in logs.items() if not is_future}
         copies = _dir_copies(moves, running, logs)
-        progress = tally.see(loop.time(), running, leaders, sizes, copies)
+        progress = tally.see(loop.time(), running, leaders, sizes, copies, silent=asked.keys() - answers.keys())
         yield replace(
             progress, waits_for=(*waits(running, states, sizes, live, is_kraft=is_kraft), *_dir_waits(tally, moves))
         )
@@ -244,18 +255,19 @@ def _whom_to_ask(
 
 async def _logs(
     admin: AdminClient, partitions_at: Mapping[BrokerId, Collection[TopicPartition]], live: Collection[BrokerId]
-) -> _Logs:
+) -> dict[BrokerId, _Logs]:
     """The logs there, and (True) the copies being made in another directory; brokers that do not answer left out."""
-    answers = await asyncio.gather(*(_logs_at(admin, b, partitions_at[b]) for b in sorted(partitions_at) if b in live))
-    return {key: log for logs in answers for key, log in logs.items()}
+    brokers = [broker for broker in sorted(partitions_at) if broker in live]
+    answers = await asyncio.gather(*(_logs_at(admin, broker, partitions_at[broker]) for broker in brokers))
+    return {broker: logs for broker, logs in zip(brokers, answers, strict=True) if logs is not None}
 
 
-async def _logs_at(admin: AdminClient, broker: BrokerId, partitions: Collection[TopicPartition]) -> _Logs:
+async def _logs_at(admin: AdminClient, broker: BrokerId, partitions: Collection[TopicPartition]) -> _Logs | None:
     try:
         async with asyncio.timeout(SIZES_TIMEOUT_S):
             dirs = (await describe_log_dirs(admin, [broker], partitions))[broker]
     except (TimeoutError, Refused, ClusterUnreachable):
-        return {}
+        return None
     return {
         (PartitionReplica(log.partition, broker), log.is_future): log for log_dir in dirs for log in log_dir.replicas
     }

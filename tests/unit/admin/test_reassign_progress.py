@@ -101,6 +101,34 @@ def test_the_rate_is_that_of_the_last_half_minute(looks: list[tuple[float, int]]
     assert [progress.seconds_left for progress in seen] == pytest.approx(left)
 
 
+#: what brokers 1, which leads, and 3, which is added, tell at looks a second apart; who is missing is silent -> bytes/s
+FIRST_HEARD = [
+    ([{1: 9000}, {1: 9000, 3: 5000}, {1: 9000, 3: 5100}], [None, None, 100]),
+    ([{3: 5000}, {1: 9000, 3: 5000}, {1: 9000, 3: 5100}], [None, None, 100]),
+    ([{}, {1: 9000}, {3: 5000}, {3: 5200}], [None, None, None, 200]),
+    ([{1: 9000, 3: 5000}, {1: 9000}, {1: 9000, 3: 5200}], [None, 0, 100]),
+]
+
+
+@pytest.mark.parametrize(("looks", "rates"), FIRST_HEARD)
+def test_what_a_silent_broker_tells_first_was_not_copied_since(
+    looks: list[dict[int, int]], rates: list[float | None]
+) -> None:
+    """Else the end would seem to be near for as long as the rate looks back."""
+    tally = Tally(frozenset({FOO_0}))
+    seen = [
+        tally.see(
+            at,
+            {FOO_0: moving(3)},
+            {FOO_0: BrokerId(1)},
+            sizes(FOO_0, **{f"b{broker}": size for broker, size in told.items()}),
+            silent=ids(*({1, 3} - told.keys())),
+        )
+        for at, told in enumerate(looks)
+    ]
+    assert [progress.bytes_per_s for progress in seen] == rates
+
+
 #: bytes done and in all, partitions done and in all -> percent
 PERCENTS = [
     ((0, 0, 0, 0), 100), ((0, 0, 1, 3), 33), ((0, 0, 3, 3), 100), ((0, 10, 1, 1), 0), ((199, 200, 0, 1), 99),
