@@ -120,12 +120,12 @@ def off_the_controller(state: ClusterState, found: Mapping[str, TopicAssignment]
         if existing.code is ZkCode.NO_NODE:
             elsewhere = _elsewhere(state, tp.partition, found[tp.topic].partitions[tp.partition], brokerless)
             moved.setdefault(tp.topic, {})[tp.partition] = elsewhere
-    written = yield from _move_unborn(state, found, moved)
+    placed_now = yield from _move_unborn(state, found, moved)
     for topic, partitions in moved.items():
-        fields = {"topic": topic, "controllers": sorted(brokerless), "moved": topic in written}
+        now = placed_now.get(topic, {})
+        fields = {"topic": topic, "controllers": sorted(brokerless), "moved": now == partitions}
         yield Log(ev.TOPIC_PLACED_ON_CONTROLLER, fields, "warning")
-        if topic in written:
-            kept[topic] = replace(found[topic], partitions={**found[topic].partitions, **partitions})
+        kept[topic] = replace(found[topic], partitions={**found[topic].partitions, **now})
     return kept
 
 
@@ -133,11 +133,11 @@ def _move_unborn(
     state: ClusterState,
     found: Mapping[str, TopicAssignment],
     moved: Mapping[str, Mapping[int, ReplicaAssignment]],
-) -> Steps[set[str]]:
+) -> Steps[dict[str, Mapping[int, ReplicaAssignment]]]:
     """Writes these partitions over what was just read of their topics, so that those that somebody has added since
-    they were found stay: the watch tells of them. Returns the topics that were written; one whose partitions are no
-    longer as they were found is left as it is."""
-    written: set[str] = set()
+    they were found stay: the watch tells of them. Returns what the znodes say of them now: a topic whose partitions are
+    no longer as they were found, be it by a write of ours whose answer was lost, is left as it is."""
+    placed: dict[str, Mapping[int, ReplicaAssignment]] = {}
     remaining = list(moved)
     while remaining:
         read_now = yield from read_any([GetData(TopicZNode.path(topic)) for topic in remaining])
@@ -145,13 +145,15 @@ def _move_unborn(
         for topic, now in zip(remaining, read_now, strict=True):
             content = TopicZNode.decode(now.data)
             as_found = all(content.partitions.get(p) == found[topic].partitions[p] for p in moved[topic])
-            if now.stat is not None and as_found:
+            if now.stat is not None and not as_found:
+                placed[topic] = {p: content.partitions[p] for p in moved[topic] if p in content.partitions}
+            elif now.stat is not None:
                 encoded = TopicZNode.encode(replace(content, partitions={**content.partitions, **moved[topic]}))
                 sets[topic] = SetData(TopicZNode.path(topic), encoded, now.stat.version)
         results = dict(zip(sets, (yield from write(tuple(sets.values()), state.epoch_zk_version)), strict=True))
-        written.update(topic for topic, result in results.items() if result.ok)
+        placed.update((topic, moved[topic]) for topic, result in results.items() if result.ok)
         remaining = [topic for topic, result in results.items() if result.code is ZkCode.BAD_VERSION]
-    return written
+    return placed
 
 
 def _elsewhere(

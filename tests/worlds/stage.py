@@ -50,10 +50,12 @@ class Stage(World):
 
     def strike(self, fault: Fault, at_step: int) -> None:
         """From now on the n-th read or write meets this fault, once."""
-        self.steps, self.fault, self.fault_at, self.struck = 0, fault, at_step, False
+        self.steps, self.steps_before = 0, 0
+        self.fault, self.fault_at, self.struck = fault, at_step, False
 
     def process(self, event: Event) -> None:
         """As the shell: what a lost session costs is `Expire` and a new one."""
+        self.steps_before = self.steps
         try:
             drive_now(step.handle(self.state, event, self.now_ms), self.perform)
         except ZkSessionExpired:

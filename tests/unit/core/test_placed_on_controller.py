@@ -17,6 +17,7 @@ from controller.wire.types import Broker, BrokerId, Endpoint, ReplicaAssignment,
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkCode
 from controller.wire.znodes import ControllerZNode, TopicZNode
 from tests.worlds.core import World
+from tests.worlds.stage import Fault, Stage
 
 PLACED = [  # live brokers, what was written -> what becomes of it
     ("the only replica goes to a live broker", (1, 2), {"p0": (100,)}, {0: (1,)}),
@@ -125,6 +126,27 @@ def test_replicas_that_somebody_else_gives_a_partition_meanwhile_stay(at_failove
         if steps < at_step:
             break
         assert stored(world) == {0: (2, 1)}, f"before step {at_step}"
+        assert world.leadership(TopicPartition("auto", 0)).leader, f"before step {at_step}"
+        assert 100 not in world.state.assignment(TopicPartition("auto", 0)).replicas
+    assert at_step > 5
+
+
+@pytest.mark.parametrize("at_failover", [False, True], ids=["in office", "at failover"])
+def test_a_move_whose_answer_was_lost_has_happened(at_failover: bool) -> None:
+    """Else the partition would wait for a leader on a controller until another one takes office."""
+    for at_step in itertools.count(1):
+        stage = Stage()
+        stage.broker_starts(1, 2)
+        if not at_failover:
+            stage.start()
+        stage.topic("auto", p0=(100,))
+        stage.strike(Fault.LOST_REPLY, at_step)
+        stage.start() if at_failover else stage.run()
+        if not stage.struck:
+            break
+        assert stored(stage) == {0: (1,)}
+        assert stage.state.assignment(TopicPartition("auto", 0)).replicas == (1,), f"step {at_step}"
+        assert stage.leadership(TopicPartition("auto", 0)).leader == 1
     assert at_step > 5
 
 
