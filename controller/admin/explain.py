@@ -221,14 +221,14 @@ async def _asked(admin: AdminClient, groups: Sequence[str], count: int) -> list[
     topic = (await describe_topics(admin, [GROUP_METADATA_TOPIC]))[GROUP_METADATA_TOPIC]
     if isinstance(topic, TopicInfo) and not topic.partitions:
         raise ToolFailure(f"{GROUP_METADATA_TOPIC} has no partitions yet; try again")
+    # By number: a broker may not know each partition yet.
+    leaders = {p.partition: p.leader for p in topic.partitions} if isinstance(topic, TopicInfo) else {}
     keys = []
     for group in groups:
-        row = _group(group, len(topic.partitions) if isinstance(topic, TopicInfo) else count)
-        row["leader"] = topic.partitions[row["partition"]].leader if isinstance(topic, TopicInfo) else None
-        row["coordinator"] = await _find(admin, group) if isinstance(topic, TopicInfo) else None
-        row["note"] = (
-            "" if isinstance(topic, TopicInfo) else f"{GROUP_METADATA_TOPIC} does not exist; the first group creates it"
-        )
+        row = _group(group, max(leaders) + 1 if leaders else count)
+        row["leader"] = leaders.get(row["partition"])
+        row["coordinator"] = await _find(admin, group) if leaders else None
+        row["note"] = "" if leaders else f"{GROUP_METADATA_TOPIC} does not exist; the first group creates it"
         keys.append(row)
     return keys
 

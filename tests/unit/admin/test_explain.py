@@ -203,6 +203,19 @@ def test_the_coordinator_in_a_cluster(
     assert json.loads(tool(main, cluster, ["--json"]).out) == {"groups": [common | row]}
 
 
+@pytest.mark.parametrize(("group", "partition", "leader"), [("b", 2, 2), ("a", 1, 1), ("c", 0, None)])
+def test_a_partition_that_a_broker_does_not_know_yet_makes_no_other_of_the_rest(
+    cluster: Any, tool: Any, group: str, partition: int, leader: int | None
+) -> None:
+    cluster.topic("__consumer_offsets", (0,), (1,), (2,))
+    del cluster.topics["__consumer_offsets"][0]
+    cluster.answers[ApiKey.FIND_COORDINATOR] = lambda *_: {
+        "error_code": 15, "node_id": -1, "host": "", "port": -1,
+    }  # fmt: skip
+    (row,) = json.loads(tool(asked("coordinator", "--group", group), cluster, ["--json"]).out)["groups"]
+    assert (row["partitions"], row["partition"], row["leader"]) == (3, partition, leader)
+
+
 def test_a_cluster_that_keeps_no_groups_yet_creates_nothing_and_one_that_refuses_is_told_of(
     cluster: Any, tool: Any
 ) -> None:
