@@ -99,6 +99,7 @@ def read_cluster(data: Path) -> ClusterRow:
     path = data / CLUSTER_FILE
     try:
         row = ClusterRow.model_validate_json(path.read_bytes())
+        is_of_this_boot = path.stat().st_mtime >= booted_s()
     except FileNotFoundError:
         raise ClusterError(
             f"no cluster in {data}: there is no {path}; start one with: {with_data('kwob up', data)}"
@@ -113,7 +114,7 @@ def read_cluster(data: Path) -> ClusterRow:
             broker.pid = None
     processes: list[ControllerRow | BrokerRow] = [*row.controllers, *row.brokers]
     for process in processes:
-        if process.pid is not None and not is_running(process.pid):
+        if process.pid is not None and not (is_of_this_boot and is_running(process.pid)):
             process.pid = None
     return row
 
@@ -170,6 +171,16 @@ def _in_force(fault_file: Path, broker_id: int, rack: str | None) -> list[Fault]
         and (row.from_ms or 0) <= now_ms
         and (row.until_ms is None or now_ms < row.until_ms)
     ]
+
+
+def booted_s() -> float:
+    """When the machine was started, seconds since the epoch: ids of processes from before are others' now. 0, where
+    nothing tells."""
+    try:
+        words = Path("/proc/stat").read_text(encoding="utf-8").split()
+        return float(words[words.index("btime") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def is_running(pid: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from controller.local.cluster_file import (
     ClusterRow,
     ControllerRow,
     StartRow,
+    booted_s,
     down_by,
     downs_of,
     halting_faults,
@@ -145,6 +147,17 @@ def test_who_is_gone_or_down_by_a_fault_has_no_process(tmp_path: Path) -> None:
     assert read_cluster(tmp_path) == rows(here, here, None, None, None)
     write_cluster(tmp_path, rows(gone.pid, here))
     assert read_cluster(tmp_path) == rows(None, here)
+
+
+def test_nobody_runs_whose_machine_was_started_again_since(tmp_path: Path) -> None:
+    """Their process ids are those of others now."""
+    here = os.getpid()
+    write_cluster(tmp_path, rows(here, here, None))
+    os.utime(tmp_path / CLUSTER_FILE, (booted_s() - 1, booted_s() - 1))
+    assert read_cluster(tmp_path) == (rows(None, None, None) if booted_s() else rows(here, here, None))
+    os.utime(tmp_path / CLUSTER_FILE, (booted_s() + 1, booted_s() + 1))
+    assert read_cluster(tmp_path) == rows(here, here, None)
+    assert 0 <= booted_s() <= time.time()
 
 
 def test_files_that_are_not_there_or_torn(tmp_path: Path) -> None:
