@@ -9,6 +9,7 @@ rows of log files stay as they are. What cannot both be true is a note, and the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -110,6 +111,8 @@ class OneHistory:
     rows: list[Row] = field(default_factory=list)
     notes: list[Judged] = field(default_factory=list)
     _metadata: list[Row] = field(default_factory=list)
+    #: what a row of the metadata log is asked for by -> places of such rows
+    _places: defaultdict[tuple[Any, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
     #: rows of the metadata log that attempts came before, by their place, with what the last of these tells
     _tried: dict[int, Row] = field(default_factory=dict)
     _lives: list[_Life] = field(default_factory=list)
@@ -125,6 +128,7 @@ class OneHistory:
 
     def of_metadata(self, row: Row) -> None:
         """Takes a row of the metadata log."""
+        self._places[_key(row)].append(len(self._metadata))
         self._metadata.append(row)
         match row["ev"]:
             case TraceEvent.ASSIGN.value:
@@ -197,16 +201,16 @@ class OneHistory:
     def _is_granted_later(self, row: Row) -> bool:
         """Whether an attempt that was refused, or of which no answer was seen, was written in the end: a leader asks
         again and again until there is a controller, and says so once."""
-        for place, own in enumerate(self._metadata):
-            same = all(own[name] == row[name] for name in ("ev", "broker", "epoch", "replica"))
-            if same and set(own["isr"]) == set(row["isr"] or ()) and own["ts"] >= row["ts"] - CLOCKS_DIFFER_MS:
+        for place in self._places.get(_key(row), ()):
+            own = self._metadata[place]
+            if set(own["isr"]) == set(row["isr"] or ()) and own["ts"] >= row["ts"] - CLOCKS_DIFFER_MS:
                 self._tried[place] = row  # the line of the write itself counts more
                 return True
         return False
 
     def _judge_aliveness(self, row: Row) -> str:
         """When a broker died, others noticed before the controller fenced it."""
-        same = [m for m in self._metadata if (m["ev"], m["replica"]) == (row["ev"], row["replica"])]
+        same = [self._metadata[place] for place in self._places.get(_key(row), ())]
         near = [m for m in same if abs(m["ts"] - row["ts"]) <= CLOCKS_DIFFER_MS]
         for own in near[:1]:
             _take_from(own, row)
@@ -224,6 +228,12 @@ class OneHistory:
             _take_from(self._metadata[place], attempt)
         self.rows.extend(self._metadata)
         self._metadata, self._tried = [], {}
+        self._places.clear()
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    ev = row["ev"]
+    return (ev, row["replica"]) if ev in _ALIVENESS else (ev, row["broker"], row["epoch"], row["replica"])
 
 
 def _is_same(row: Row, version: _Version) -> bool:

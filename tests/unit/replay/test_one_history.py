@@ -82,6 +82,30 @@ def test_a_leaders_first_line_tells_where_its_log_ends() -> None:
     assert (first["offset"], first["hw"], first["ts"]) == (4, 3, 10_000)
 
 
+class Counted(dict[str, Any]):
+    """A row that counts, with all others, how often it is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, name: str) -> Any:
+        Counted.looks += 1
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("ev", ["isr_shrink", "broker_down"])
+def test_the_work_grows_with_the_rows_and_not_with_their_square(ev: str) -> None:
+    def work(rows: int) -> int:
+        one, Counted.looks = OneHistory([(0, 60_000)]), 0
+        for n in range(rows):
+            one.of_metadata(Counted(line(ev, 20_000, epoch=n, replica=n, isr=[1])))
+        for n in range(rows):
+            one.of_log(line(ev, 20_000, epoch=n, replica=n, isr=[1], err=95))
+        assert {told.note for told in one.notes} == {Note.REFUSED if ev == "isr_shrink" else Note.AGREES}
+        return Counted.looks
+
+    assert work(400) <= 4.5 * work(100)
+
+
 def test_a_write_that_was_refused_is_in_log_files_only_and_stays() -> None:
     one = history()
     refused = SHRINK | {"err": 95, "zk_version": None, "isr": None}
