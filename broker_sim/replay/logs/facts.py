@@ -13,6 +13,7 @@ class What:
     DOWN: Final = "down"
     LEADER: Final = "leader"
     FOLLOWER: Final = "follower"
+    #: a log was deleted; `key` is the dir in which it was, where the line has it
     STOP: Final = "stop"
     ASSIGN: Final = "assign"
     ELECT: Final = "elect"
@@ -22,6 +23,9 @@ class What:
     APPEND: Final = "append"
     HW: Final = "hw"
     TICK: Final = "tick"
+    #: a copy of the log is being made in dir `key`; it has taken the place of the log
+    COPY: Final = "copy"
+    COPIED: Final = "copied"
     #: the deletion of a topic has begun: `topic` alone
     DELETE: Final = "delete"
     #: a follower lost its connection to broker `replica`

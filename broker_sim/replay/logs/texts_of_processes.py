@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 from broker_sim.replay.logs.facts import What
@@ -39,6 +40,13 @@ _PROPERTY: Final = re.compile(r"([\w.]+)(?:=| -> )(\[hidden\]|[^,}]*(?:,[\d:]+)*
 
 
 def _log_created(m: Match) -> Iterator[Said]:
+    folder = Path(m["folder"])
+    if folder.name.endswith("-future"):
+        yield {**partition_in(m), "what": What.COPY, "key": str(folder.parent)}
+    yield from _settings(m)
+
+
+def _settings(m: Match) -> Iterator[Said]:
     for key, value in _PROPERTY.findall(m["config"]):
         if key in SETTINGS:
             yield {"what": What.CONFIG, "topic": m["topic"], "key": key, "value": value.strip()}
@@ -48,7 +56,7 @@ _INITIAL: Final = re.compile(r"(\d+) -> \w*\(([\d, ]*)\)")
 
 
 def _topic_created(m: Match) -> Iterator[Said]:
-    yield from _log_created(m)
+    yield from _settings(m)
     for partition, replicas in _INITIAL.findall(m["assignment"]):
         whose: Said = {"topic": m["topic"], "partition": int(partition)}
         yield {**whose, "what": What.ASSIGN, "replicas": ids(replicas), "adding": [], "removing": []}
@@ -74,7 +82,11 @@ def override_of(whose: Said, config: str) -> Iterator[Said]:
 
 
 def _deleted(m: Match) -> Iterable[Said]:
-    return ({**partition_in(m), "what": What.STOP, "value": "delete"},)
+    return ({**partition_in(m), "what": What.STOP, "key": str(Path(m["folder"]).parent), "value": "delete"},)
+
+
+def _copied(m: Match) -> Iterable[Said]:
+    return ({**partition_in(m), "what": What.COPIED},)
 
 
 def _written(m: Match) -> Iterable[Said]:
@@ -123,7 +135,7 @@ BARE: Final = (
         "Created log for partition ",
         # 1.0 writes [topic,partition].
         re.compile(
-            r"Created log for partition \[?(?P<topic>[\w.-]+)[-,](?P<partition>\d+)\]? in \S+ "
+            r"Created log for partition \[?(?P<topic>[\w.-]+)[-,](?P<partition>\d+)\]? in (?P<folder>\S+) "
             r"with properties \{(?P<config>.*)\}\.?$"
         ),
         _log_created,
@@ -157,7 +169,12 @@ BARE: Final = (
         ),
         _topics_deleted,
     ),
-    Text("Log for partition ", re.compile(rf"Log for partition {TP} is renamed to .*-delete"), _deleted),
+    Text("Log for partition ", re.compile(rf"Log for partition {TP} is renamed to (?P<folder>.*-delete)"), _deleted),
+    Text(
+        "The current replica is successfully replaced ",
+        re.compile(rf"The current replica is successfully replaced with the future replica for {TP}"),
+        _copied,
+    ),
     Text(
         "Reset state of replica to ",
         re.compile(

@@ -64,6 +64,8 @@ class OfBroker:
     leads_since_us: int = 0
     #: its replica is gone, and nobody told that the topic was created anew
     gave_up: bool = False
+    #: the dir in which it makes a copy of its log
+    copies_to: str | None = None
 
     def forget(self, *, before_us: int) -> None:
         """Leaderships and requests from before are not those of the topic that comes."""

@@ -22,7 +22,7 @@ from broker_sim.replay.schema import SRC_INFERRED, SRC_LOG
 #: How long a row waits for what comes after it.
 HOLD_US: Final = 2_000_000
 #: Facts that are rows as they stand.
-_AS_THEY_STAND: Final = (What.CONFIG, What.DOWN, What.STOP, What.TICK, What.HW, What.DELETE)
+_AS_THEY_STAND: Final = (What.CONFIG, What.DOWN, What.TICK, What.HW, What.DELETE)
 #: Connections that are lost no further apart than this tell of one death; the session ends at most so long after it.
 _LOST_AGAIN_MS: Final = 5_000
 _SESSION_MS: Final = 60_000
@@ -87,10 +87,19 @@ class Weave:
         if fact.what in _AS_THEY_STAND:
             # Ticks of no file were computed.
             self._waiting.add(fact, fact.what, src=SRC_INFERRED if fact.file is None else SRC_LOG)
-            if fact.what == What.STOP:
-                self._waiting.end_of_replica(fact.broker, fact.at_us)
         else:
             _TAKERS[fact.what](self, fact, broker)
+
+    def _stop(self, fact: Fact, broker: OfBroker) -> None:
+        """The replica ends with its log, but not with a copy of it in another dir that is given up."""
+        if fact.key is not None and fact.key == broker.copies_to:
+            broker.copies_to = None
+            return
+        self._waiting.add(fact, What.STOP, key=None)
+        self._waiting.end_of_replica(fact.broker or 0, fact.at_us)
+
+    def _copies(self, fact: Fact, broker: OfBroker) -> None:
+        broker.copies_to = fact.key if fact.what == What.COPY else None
 
     def _start(self, fact: Fact, _: OfBroker) -> None:
         ts = fact.at_us // 1000
@@ -341,6 +350,9 @@ def _out_of_sync(value: str | None) -> dict[int, tuple[int | None, int | None]]:
 
 _TAKERS: Final = {
     What.START: Weave._start,
+    What.STOP: Weave._stop,
+    What.COPY: Weave._copies,
+    What.COPIED: Weave._copies,
     What.LEADER: Weave._leader,
     What.FOLLOWER: Weave._follower,
     What.LED: Weave._led,

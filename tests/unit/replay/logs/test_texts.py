@@ -192,7 +192,22 @@ SAYS: list[tuple[str, str, int | None, list[dict[str, Any]]]] = [
         "a topic with hyphens",
         "Log for partition a-b-3 is renamed to /data/a-b-3.0f-delete and is scheduled for deletion",
         None,
-        [{"topic": "a-b", "partition": 3, "what": "stop", "value": "delete"}],
+        [{"topic": "a-b", "partition": 3, "what": "stop", "key": "/data", "value": "delete"}],
+    ),
+    (
+        "a copy in another dir is begun",
+        "Created log for partition orders-7 in /more/orders-7.0f-future with properties {min.insync.replicas=2}",
+        None,
+        [
+            {**P7, "what": "copy", "key": "/more"},
+            {"what": "config", "topic": "orders", "key": "min.insync.replicas", "value": "2"},
+        ],
+    ),
+    (
+        "a copy takes the place of its log",
+        "The current replica is successfully replaced with the future replica for orders-7",
+        None,
+        [{**P7, "what": "copied"}],
     ),
 ]  # fmt: skip
 SAYS_NOTHING = [

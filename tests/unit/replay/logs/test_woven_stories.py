@@ -275,6 +275,28 @@ def test_up_to_23_a_raised_epoch_carries_on_what_the_leader_wrote_last(between: 
     assert [(r["epoch"], r["isr"]) for r in rows if r["ts"] == 9000] == [(7, isr)]
 
 
+COPY, COPIED = of(1, What.COPY, key="/b"), of(1, What.COPIED)
+A_GOES, B_GOES = (of(1, What.STOP, key=f"/{name}", value="delete") for name in "ab")
+#: what is told of logs that are made, copied and deleted -> when the replica ends
+MOVES: list[tuple[list[Told], list[int]]] = [
+    ([(5, A_GOES)], [5]),
+    ([(5, COPY), (6, B_GOES)], []),
+    ([(5, COPY), (6, B_GOES), (7, A_GOES)], [7]),
+    ([(5, COPY), (6, A_GOES), (7, B_GOES)], [6]),
+    ([(5, COPY), (6, COPIED), (7, B_GOES)], [7]),
+    ([(5, COPY), (6, B_GOES), (7, B_GOES)], [7]),
+    ([(5, COPY), (6, of(2, What.STOP, key="/b", value="delete"))], [6]),
+    ([(5, COPY), (6, of(1, What.STOP, value="delete"))], [6]),
+]
+
+
+@pytest.mark.parametrize(("told", "ends"), MOVES)
+def test_a_replica_ends_with_its_log_and_not_with_a_copy_that_is_given_up(told: list[Told], ends: list[int]) -> None:
+    assert [(r["ts"], r.get("key"), r["value"]) for r in woven([(0, L1), *told])[1:]] == [
+        (at, None, "delete") for at in ends
+    ]
+
+
 def test_who_is_missing_from_the_brokers_that_a_new_controller_sees_is_down() -> None:
     told = [
         (5, of(9, What.LOST, replica=2)),
