@@ -22,6 +22,7 @@ from broker_sim.groups.log import (
     GroupLog,
     Pairs,
     Replicas,
+    group_pairs,
 )
 from broker_sim.groups.records import (
     CommittedOffset,
@@ -342,13 +343,13 @@ class GroupCoordinator:
             if isinstance(effect, Reply):
                 self._reply(effect)
             else:
-                self._tasks.add(self._supervisor.once("group-store", partial(self._store, entry, effect)))
+                pairs = group_pairs(entry.group, effect.assignments)  # now: it may have moved on when they are written
+                self._tasks.add(self._supervisor.once("group-store", partial(self._store, entry, effect, pairs)))
         self._reschedule(entry)
 
-    async def _store(self, entry: GroupEntry, store: Store) -> None:
+    async def _store(self, entry: GroupEntry, store: Store, pairs: Pairs | None) -> None:
         group = entry.group
-        partition = self.partition_of(group.group_id)
-        error = await self._group_log.append_group(partition, group, store.assignments)
+        error = await self._group_log.append_group(self.partition_of(group.group_id), pairs)
         self._checked(group.group_id, error)
         self._log.info(
             ev.GROUP_REBALANCED,

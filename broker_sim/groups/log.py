@@ -80,14 +80,10 @@ class GroupLog:
         )
         return results[tp].error
 
-    async def append_group(self, partition: int, group: Group, assignments: Mapping[str, bytes] | None) -> ErrorCode:
-        """As `append`, of what `stored_group` makes of it. UNKNOWN_SERVER_ERROR for names that are too long to be
-        written, as newer requests may carry them: Kafka's coordinator throws, and its clients are told so."""
-        try:
-            pair = encode_group_key(group.group_id), encode_group_value(stored_group(group, assignments))
-        except RecordError:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        return await self.append(partition, [pair])
+    async def append_group(self, partition: int, pairs: Pairs | None) -> ErrorCode:
+        """As `append`, of what `group_pairs` has made of it. UNKNOWN_SERVER_ERROR for None: Kafka's coordinator throws,
+        and its clients are told so."""
+        return ErrorCode.UNKNOWN_SERVER_ERROR if pairs is None else await self.append(partition, pairs)
 
     def append_own(self, partition: int, pairs: Pairs) -> ErrorCode:
         """Appends the records as one batch and waits for nobody, however few replicas are in sync (acks=0)."""
@@ -159,6 +155,15 @@ class LoadedPartition:
                     self.offsets.get(group_id, {}).pop(tp, None)
                 else:
                     self.offsets.setdefault(group_id, {})[tp] = decode_offset_value(value)
+
+
+def group_pairs(group: Group, assignments: Mapping[str, bytes] | None) -> Pairs | None:
+    """What is written of a group as it is now, see `stored_group`. None for names that are too long to be written, as
+    newer requests may carry them."""
+    try:
+        return [(encode_group_key(group.group_id), encode_group_value(stored_group(group, assignments)))]
+    except RecordError:
+        return None
 
 
 def stored_group(group: Group, assignments: Mapping[str, bytes] | None) -> StoredGroup:

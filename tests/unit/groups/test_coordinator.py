@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from broker_sim.groups.values import GroupState
+from broker_sim.groups.values import GroupState, Sync
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import TopicPartition
@@ -331,6 +331,30 @@ def test_a_group_that_is_deleted_in_the_turn_in_which_it_became_empty_leaves_not
         assert at.groups.delete_group("a") is NONE
         await world.sleep(1)
         assert at.log.read(1).groups == {} and not at.supervisor.failures
+
+    run_world(1, scenario)
+
+
+def test_what_is_stored_is_what_the_group_was_when_it_asked_for_it() -> None:
+    """A coordinator that ends then must not leave a generation with the assignments of the one before: its members
+    would go on with these. Source: Kafka 3.9 `GroupCoordinator.doSyncGroup`, which builds the record under the group's
+    lock."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        leader, other = [answer.member_id for answer in await asyncio.gather(at.join("a"), at.join("a"))]
+        assigned = Sync(member_id=leader, generation=1, assignments={leader: b"half", other: b"rest"})
+        requests: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(at.groups.sync("a", assigned)),
+            asyncio.ensure_future(at.join("a", leader, protocols=(("range", b"other"),))),
+        ]
+        asyncio.get_running_loop().call_soon(at.groups.leave, "a", [(other, None)])  # all of it in one turn
+        await world.sleep(0.1)
+        assert [(await request).error for request in requests] == [ErrorCode.REBALANCE_IN_PROGRESS, NONE]
+        assert at.groups.entry("a").group.generation == 2
+        stored = at.log.read(1).groups["a"]
+        found = (stored.generation, {each.member_id: each.assignment for each in stored.members})
+        assert found == (1, {leader: b"half", other: b"rest"})
 
     run_world(1, scenario)
 
