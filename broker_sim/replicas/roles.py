@@ -180,8 +180,9 @@ class ReplicaRoles:
             partition.stop_leading()
             partition.log = None
             changes.became_follower.append(topic_partition)
+        partition.wake_all()  # whether or not its log can be deleted
+        if entry.delete_partition:
             self._delete_log(topic_partition)
-        partition.wake_all()
         return ErrorCode.NONE
 
     def _trace_stop(self, partition: Partition, entry: StopReplicaEntry) -> None:

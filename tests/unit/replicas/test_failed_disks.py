@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
@@ -82,6 +83,13 @@ WHO: dict[str, Callable[[Cluster], Awaitable[ErrorCode]]] = {
 }
 
 
+#: who waits for the partition when its disk fails
+WAITING: dict[str, Callable[[Cluster], Awaitable[ErrorCode]]] = {
+    "a producer": lambda cluster: _error(cluster.produce(TP, 1, acks=-1, timeout_ms=60_000)),
+    "a consumer": lambda cluster: fetch(cluster, offset=2, max_wait_ms=60_000),
+}
+
+
 async def _error(work: Awaitable[Any]) -> ErrorCode:
     code: ErrorCode = (await work).error
     return code
@@ -103,8 +111,14 @@ def test_the_first_to_meet_a_failed_disk_is_told_and_the_dir_is_given_up(tmp_pat
                 raise OSError(5, "Input/output error")
 
         cluster.nodes[2].paused.add(TP)
+        waiting = {name: asyncio.ensure_future(wait(cluster)) for name, wait in WAITING.items()}
+        await cluster.world.sleep(0.1)
+        assert not any(request.done() for request in waiting.values())
         node.manager.table.dirs.files.before = broken
         assert await WHO[who](cluster) is OFFLINE
+        await cluster.world.sleep(0.01)
+        assert [name for name, request in waiting.items() if not request.done()] == [], "nobody waits for it any more"
+        assert ErrorCode.NONE not in {request.result() for request in waiting.values()}
         assert node.failed_dirs == [failing], "the controller is told of it, once"
         is_hosted = WHO[who] not in (stop, put_aside)
         assert is_hosted or TP in node.no_longer_led, "its groups, say, go with it"
