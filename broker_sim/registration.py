@@ -64,7 +64,7 @@ class Registration:
     async def check_endpoints(self) -> None:
         """Raises RegistrationRefused when another registered broker has one of this broker's addresses.
 
-        The other may be dead and its session not yet over: a session timeout is waited for.
+        The other may be dead and its session not yet over: a session timeout is waited for. Then all is looked at anew.
         """
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
         others = [other for other in BrokerIdsZNode.ids(listed.children) if other != self._broker.broker_id]
@@ -79,7 +79,8 @@ class Registration:
                         f"broker {self._broker.broker_id} cannot register: {endpoint.host}:{endpoint.port} is "
                         f"registered by broker {other}; choose another --listener"
                     )
-                break
+                await self.check_endpoints()  # it may be back, with addresses that are not known yet
+                return
 
     async def register(self) -> int:
         """Registers in the current session and returns the broker epoch.

@@ -187,6 +187,33 @@ def test_no_broker_starts_with_an_address_that_another_has_of_whichever_listener
     in_memory(scenario)
 
 
+@pytest.mark.parametrize(("address", "is_refused"), [("c:3", False), (OUT, True)], ids=["another", "the same"])
+def test_who_died_and_registers_anew_meanwhile_has_the_address_that_it_says_now(
+    in_memory: Any, address: str, is_refused: bool
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        async def register(keeper: int, address: str) -> None:
+            host, port = address.split(":")
+            found = Broker(broker_id=BrokerId(2), endpoints=(Endpoint(host=host, port=int(port), listener="L"),))
+            create = Create(BrokerIdZNode.path(2), BrokerIdZNode.encode(found, 0), ephemeral=True)
+            zk = cluster.brokers[keeper].zk
+            await cluster.in_broker(keeper, zk.perform([Delete(BrokerIdZNode.path(2)), create]))
+
+        for keeper in (7, 8):
+            await cluster.start(keeper)
+        await register(7, OUT)
+        broker = cluster.make(1, binds=LISTENERS, inter_broker_listener=INTERNAL)
+        starting = asyncio.ensure_future(cluster.in_broker(1, broker.start()))
+        await cluster.world.sleep(5.1)
+        await register(8, address)
+        refusal: Any = (await asyncio.gather(starting, return_exceptions=True))[0]
+        assert isinstance(refusal, StartRefused) is is_refused
+        assert not is_refused or f"{OUT} is registered by broker 2; " in str(refusal)
+        await cluster.in_broker(1, broker.stop(controlled=False))
+
+    in_memory(scenario)
+
+
 def test_a_broker_follows_on_the_listener_between_brokers(in_memory: Any) -> None:
     """The clients' addresses lead nowhere here, so what replicates came by the internal ones."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -147,6 +148,35 @@ def test_a_partition_that_was_stopped_meanwhile_is_not_hosted(in_memory: Any, ep
         await cluster.world.sleep(5)
         assert (hosted(cluster) is None) == counts
         assert counts or hosted(cluster).leader_epoch == 3
+
+    in_memory(scenario)
+
+
+def test_a_deletion_that_comes_while_the_configs_are_read_at_last_deletes(
+    in_memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        refuse(cluster, PATH)
+        assert await host(cluster) == ErrorCode.UNKNOWN_SERVER_ERROR
+        configs, has_read, go_on = cluster.brokers[1].context.configs, asyncio.Event(), asyncio.Event()
+        read = configs.load_topics
+
+        async def read_slowly(*topics: Any, **more: Any) -> Any:
+            found = await read(*topics, **more)
+            has_read.set()
+            await go_on.wait()
+            return found
+
+        monkeypatch.setattr(configs, "load_topics", read_slowly)
+        allow(cluster)
+        await has_read.wait()
+        deletion = asyncio.ensure_future(delete(cluster))
+        await cluster.world.sleep(1)
+        go_on.set()
+        await deletion
+        await cluster.world.sleep(3)
+        assert hosted(cluster) is None
 
     in_memory(scenario)
 
