@@ -29,6 +29,7 @@ EPOCHS = [
     ("no broker epoch is never stale", None, 5, ErrorCode.NONE),
     ("a broker epoch above ours is a registration we have not seen", 7, 5, ErrorCode.NONE),
     ("an older broker epoch", -1, 5, ErrorCode.STALE_BROKER_EPOCH),
+    ("an older broker epoch, of a newer controller", -1, 6, ErrorCode.STALE_BROKER_EPOCH),
     ("an older controller epoch", 0, 4, ErrorCode.STALE_CONTROLLER_EPOCH),
     ("a newer controller epoch", 0, 6, ErrorCode.NONE),
     ("the broker epoch is looked at first", -1, 4, ErrorCode.STALE_BROKER_EPOCH),
@@ -50,6 +51,8 @@ def test_epochs(in_memory: Any, _: str, shift: int | None, controller_epoch: int
         assert [led.error_code, stopped.error_code, updated.error_code] == [error] * 3
         assert [p.error_code for p in led.partition_errors] == [error]
         assert len(stopped.partition_errors) == (1 if error is ErrorCode.NONE else 0)
+        seen = controller_epoch if error is ErrorCode.NONE else 5
+        assert broker.context.controller_epoch == seen, "that of a refused request does not count"
         assert broker.context.replicas.is_leader(TP) == (error is ErrorCode.NONE)
 
     in_memory(scenario)

@@ -80,6 +80,16 @@ def a_topic_in_deletion_that_grows_with_it(came: str) -> Stage:
     return stage
 
 
+def a_topic_in_deletion_that_somebody_grows_who_knows_no_ids(came: str) -> Stage:
+    stage = with_topic(1, 2, came=came, **{"0": [1, 2], "1": [5]})
+    stage.make("/admin/delete_topics/t")
+    stage.run()
+    now = content(stage)
+    now.pop("topic_id")
+    grow(stage, now)
+    return stage
+
+
 def grow(stage: Stage, now: dict[str, Any]) -> None:
     stage.others_write(SetData(PATH, json.dumps(now | {"partitions": {**now["partitions"], "7": [1]}}).encode()))
     stage.run()
@@ -121,6 +131,7 @@ OCCASIONS: list[Callable[[str], Stage]] = [
     a_move,
     a_topic_in_deletion_that_grows,
     a_topic_in_deletion_that_grows_with_it,
+    a_topic_in_deletion_that_somebody_grows_who_knows_no_ids,
     a_topic_that_grows,
     replicas_on_a_controller,
     somebody_who_knows_no_ids,

@@ -190,6 +190,23 @@ def test_a_log_without_a_new_watermark_keeps_its_own_and_one_that_is_gone_has_no
     dirs.unlock()
 
 
+def test_a_cut_of_a_log_that_moves_takes_back_what_the_checkpoint_of_its_dir_says(tmp_path: Path) -> None:
+    """Both lie in dirs of their own; what a kill finds above the cut was never on the disk for certain."""
+    dirs = opened(tmp_path)
+    log = filled(dirs, A, 9)
+    future = dirs.create_future(A, next(each for each in dirs if each is not dirs.dir_of(log)), now_ms=0)
+    for batch in log.batches():
+        future.append_as_follower(batch, now_ms=0)
+    for each in (log, future):
+        each.flush()
+        dirs.dir_of(each).write_recovery_points()
+    for cut, end, expected in ((log, 7, [7, 9]), (future, 5, [7, 5])):
+        cut.truncate(end)
+        paths = [dirs.dir_of(each).path / checkpoints.RECOVERY_POINT_FILE for each in (log, future)]
+        assert [checkpoints.read_offsets(path)[A] for path in paths] == expected
+    dirs.unlock()
+
+
 def test_a_cut_takes_back_what_checkpoints_say_and_nothing_else(tmp_path: Path) -> None:
     written: list[str] = []
     files = Files(lambda operation, path: written.append(path.name) if operation == "replace" else None)

@@ -658,6 +658,26 @@ def test_one_channel_that_does_not_close_keeps_no_other_open() -> None:
 
 
 @pytest.mark.known_failure("C3")
+def test_what_was_under_way_when_a_channel_failed_is_sent_again_before_the_others() -> None:
+    """Whatever it was that failed: a broker must miss nothing, and hear nothing out of its order."""
+
+    async def scenario(bench: Bench) -> None:
+        stub, failures = await bench.start(1, StubBroker()), [RuntimeError("no memory, say")]
+
+        def fails_once(_: ControlRequest) -> None:
+            if failures:
+                raise failures.pop()
+
+        bench.channels.on_answered.append(fails_once)
+        bench.channels.add([broker(1)])
+        bench.channels.send([leaders(1, epoch=epoch) for epoch in range(3)])
+        await asyncio.sleep(1)
+        assert stub.epochs == [0, 0, 1, 2]
+        assert len(bench.events) == 3 and bench.channels.gauges()[BrokerId(1)].requests == 3
+
+    play(scenario)
+
+
 def test_a_broker_without_our_listener_is_no_reason_to_fail() -> None:
     """C3 of the known failures."""
 

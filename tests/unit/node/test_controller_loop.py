@@ -326,6 +326,21 @@ def test_what_is_to_be_tried_again_waits_once_however_often_it_fails() -> None:
     play(scenario, {BrokerChange: recipe})
 
 
+def test_what_waits_for_its_time_does_not_begin_to_wait_anew() -> None:
+    """Else what fails again and again would keep it waiting for ever."""
+
+    def recipe(event: BrokerChange) -> Recipe:
+        yield Enqueue(TopicChange(), after_ms=50)
+
+    async def scenario(bench: Bench) -> None:
+        for _ in range(4):
+            bench.loop.put(BrokerChange())
+            await asyncio.sleep(0.03)
+        assert bench.core.handled == [*["BrokerChange"] * 2, "TopicChange"] * 2
+
+    play(scenario, {BrokerChange: recipe})
+
+
 def test_timers_fire_later_and_end_when_cancelled() -> None:
     def schedules(event: BrokerChange) -> Recipe:
         yield Enqueue(TopicChange(), after_ms=5_000)
