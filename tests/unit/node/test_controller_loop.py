@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
@@ -373,7 +375,16 @@ def test_waiting_ends_with_the_event_that_makes_it_true_or_with_time() -> None:
         bench.loop.put(TopicChange())
         await bench.idle()
         assert waiting.result() is True
-        assert await bench.loop.until(lambda: False, 3) is False
+
+        def never() -> bool:
+            return False
+
+        held = weakref.ref(never)
+        came = await bench.loop.until(never, 3)
+        del never
+        await bench.idle()
+        gc.collect()
+        assert came is False and held() is None, "nobody keeps what is waited for no more"
 
     play(scenario)
 

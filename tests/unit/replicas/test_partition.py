@@ -202,6 +202,16 @@ def test_an_append_tells_whether_it_moves_the_watermark(tmp_path: Path, isr: Any
     assert world.wakes == (2, 1 + rises, 1)
 
 
+@pytest.mark.parametrize("isr", [(1, 2), (1,)], ids=["a member's", "that of who joins by it"])
+def test_a_fetch_that_raises_the_watermark_wakes_who_waits_for_it(tmp_path: Path, isr: Any) -> None:
+    world = World(tmp_path)
+    world.become(1, 0, isr, now_ms=50)
+    world.append(now_ms=50)
+    assert (world.partition.hw, world.wakes) == (0, (2, 1, 1)), "who has just caught up is waited for"
+    change = world.fetch(2, 2)
+    assert (change is not None, world.partition.hw, world.wakes) == (len(isr) == 1, 2, (2, 2, 2))
+
+
 def test_bytes_that_came_late_are_told_with_the_next_fetch(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.become(1, 0)
