@@ -29,7 +29,7 @@ class MetadataCache:
         self._changed = asyncio.Event()
 
     def update(self, request: UpdateMetadataRequest, *, controller_is_broker: bool) -> tuple[TopicPartition, ...]:
-        """Takes a request that passed the epoch checks. Returns the partitions that were deleted.
+        """Takes a request that passed the epoch checks. Returns the partitions that are deleted, known or not.
 
         Not `controller_is_broker`: the controller that is among the live brokers is none of them.
         """
@@ -45,8 +45,8 @@ class MetadataCache:
         deleted = []
         for entry in request.partition_states:
             if entry.being_deleted:
-                if self._remove(entry.topic_partition):
-                    deleted.append(entry.topic_partition)
+                self._remove(entry.topic_partition)
+                deleted.append(entry.topic_partition)
             else:
                 topic, partition = entry.topic_partition
                 self._topics.setdefault(topic, {})[partition] = entry
@@ -54,12 +54,11 @@ class MetadataCache:
         self._changed = asyncio.Event()
         return tuple(deleted)
 
-    def _remove(self, tp: TopicPartition) -> bool:
+    def _remove(self, tp: TopicPartition) -> None:
         partitions = self._topics.get(tp.topic, {})
-        removed = partitions.pop(tp.partition, None) is not None
-        if removed and not partitions:
-            del self._topics[tp.topic]
-        return removed
+        partitions.pop(tp.partition, None)
+        if not partitions:
+            self._topics.pop(tp.topic, None)
 
     def broker_at(self, host: str, port: int) -> Broker | None:
         """The live broker, or the controller, that listens at that address."""

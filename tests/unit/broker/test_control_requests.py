@@ -13,7 +13,8 @@ from controller.rules.configs.listeners import NodeListener
 from controller.wire.control import LeaderAndIsrEntry, StopReplicaEntry, UpdateMetadataEntry
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.types import Broker as Node
+from controller.wire.types import BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import GetData
 
 TP = TopicPartition("t", 0)
@@ -97,6 +98,26 @@ def test_before_the_first_update_metadata_there_is_no_broker_and_no_controller(i
         await cluster.start(1)
         answer = await cluster.call(1, ApiKey.METADATA, 9, {"topics": []})
         assert (answer.brokers, answer.controller_id, answer.topics) == ((), -1, ())
+
+    in_memory(scenario)
+
+
+def test_a_controller_that_is_not_among_the_live_is_nowhere_and_so_is_the_one_before(in_memory: Any) -> None:
+    """Who asked that one would be told that it is not the controller, or nothing."""
+
+    async def scenario(cluster: Any) -> None:
+        broker = await cluster.start(1)
+        metadata, endpoint = broker.context.metadata, Endpoint(host="controller", port=9092)
+        first = Node(broker_id=BrokerId(901), endpoints=(endpoint,))
+        for number, listed, expected in (
+            (901, True, endpoint),
+            (902, False, None),
+            (901, True, endpoint),
+            (-1, True, None),
+        ):
+            live = [*cluster.registered(), *([first] if listed else [])]
+            await cluster.update_metadata(1, (), live, controller_id=BrokerId(number))
+            assert (metadata.controller_endpoint, metadata.controller_id) == (expected, None if number < 0 else number)
 
     in_memory(scenario)
 

@@ -163,6 +163,32 @@ def test_offsets_of_a_deleted_topic_go(in_memory: Any, _: str, offsets: dict[str
     in_memory(scenario)
 
 
+def test_offsets_of_a_deleted_topic_go_also_where_nobody_knew_of_it_any_more(in_memory: Any) -> None:
+    """Of a topic whose deletion lasts brokers are told again and again; one that starts meanwhile reads the offsets
+    after it was told first. Source: Kafka 3.9 `ZkMetadataCache.updateMetadata`."""
+
+    async def scenario(cluster: Any) -> None:
+        for broker_id in (1, 2):
+            await cluster.start(broker_id, offsets_topic_num_partitions=1)
+        for topic, replicas in (("t", [(1,)]), ("u", [(1,)]), (GROUP_METADATA_TOPIC, [(1, 2)])):
+            await cluster.create_topic(topic, replicas)
+        await cluster.call(1, ApiKey.OFFSET_COMMIT, 7, commit(t=5, u=6))
+        await cluster.world.sleep(1)
+        await cluster.in_broker(2, cluster.brokers[2].stop(controlled=False))
+        await cluster.start(2, offsets_topic_num_partitions=1)
+        gone = UpdateMetadataEntry(
+            topic_partition=TopicPartition("t", 0), state=STATE, replicas=(BrokerId(1),), being_deleted=True
+        )
+        await cluster.update_metadata(2, [gone])
+        await cluster.create_topic(GROUP_METADATA_TOPIC, [(2, 1)], leader_epoch=1, is_new=False)
+        await cluster.world.sleep(1)
+        assert await committed(cluster, at=2) == {"t": 5, "u": 6}
+        await cluster.update_metadata(2, [gone])
+        assert await committed(cluster, at=2) == {"u": 6}
+
+    in_memory(scenario)
+
+
 SUBSCRIBED_TO_T = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
 ROWS = [
     {"name": "t", "partitions": [{"partition_index": 0}]},

@@ -210,7 +210,8 @@ def test_requests_arrive_in_order_and_answers_are_events() -> None:
 
 def test_what_a_broker_takes_at_once_does_not_travel_and_overtakes_nothing() -> None:
     async def scenario(bench: Bench) -> None:
-        stub = await bench.start(1, StubBroker())
+        is_silent: list[bool] = []
+        stub = await bench.start(1, StubBroker(lambda count, request: None if is_silent else {}))
         bench.channels = bench.make(at_once=lambda request: isinstance(request, UpdateMetadataRequest))
         bench.channels.add([broker(1)])
         bench.channels.send([metadata(1)])
@@ -222,8 +223,15 @@ def test_what_a_broker_takes_at_once_does_not_travel_and_overtakes_nothing() -> 
         bench.channels.send([leaders(1), metadata(1)])
         await asyncio.sleep(1)
         assert stub.seen == ["UPDATE_METADATA", "LEADER_AND_ISR", "UPDATE_METADATA"], "it stays behind what waits"
+        is_silent.append(True)
+        bench.channels.send([leaders(1)])
+        await asyncio.sleep(0.5)
+        bench.channels.send([metadata(1)])
+        is_silent.clear()
+        await asyncio.sleep(2)
+        assert stub.seen[3:] == ["LEADER_AND_ISR"] * 2 + ["UPDATE_METADATA"], "and behind what is under way"
         gauge = bench.channels.gauges()[BrokerId(1)]
-        assert (gauge.requests, gauge.failures, gauge.queue_size) == (4, 0, 0)
+        assert (gauge.requests, gauge.failures, gauge.queue_size) == (6, 1, 0)
         assert not bench.channels.pending([BrokerId(1)])()
 
     play(scenario)

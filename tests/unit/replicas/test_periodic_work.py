@@ -179,11 +179,14 @@ def test_a_segment_that_gets_full_while_others_reach_the_disk_does_so_next(tmp_p
     run(main())
 
 
-def test_flushes_are_due_and_producers_are_forgotten_to_the_millisecond(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_flushes_are_due_and_producers_are_forgotten_to_the_millisecond(tmp_path: Path, policy: str) -> None:
+    """Also of a log of which nothing is deleted, since nobody compacts it."""
+
     async def main() -> None:
-        broker = table(tmp_path, producer_id_expiration_ms=500)
+        broker = table(tmp_path, producer_id_expiration_ms=500, log_cleaner_enable=False)
         housekeeping = Housekeeping(broker)
-        partition = written(broker, TP, 2, flush_ms=700)
+        partition = written(broker, TP, 2, flush_ms=700, cleanup_policy=policy)
         log = partition.log
         producers = {7: 501, 8: 500}
         for producer, at in producers.items():
