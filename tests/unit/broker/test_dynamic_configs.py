@@ -267,6 +267,38 @@ def test_a_session_that_ends_while_a_broker_starts_takes_no_later_change_along(i
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("asked", range(1, 23, 2))
+def test_a_change_that_comes_while_a_broker_starts_counts(in_memory: Any, asked: int) -> None:
+    """It comes when the broker has asked for so many znodes of configs."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        for value in "3456":
+            await alter(cluster, 1, BROKER, "", "log.cleaner.backoff.ms", value)
+        zookeeper, count, other = cluster.world.zookeeper, 0, cluster.brokers[1].zk.session
+        default = ConfigEntityZNode.path("brokers/<default>")
+        notice = ConfigChangesZNode.encode("brokers/<default>")
+        changes = (
+            SetData(default, ConfigEntityZNode.encode({"log.cleaner.backoff.ms": "9"})),
+            Create(ConfigChangesZNode.sequence_path, notice, sequence=True),
+        )
+
+        def count_and_change(op: Any) -> None:
+            nonlocal count
+            count += getattr(op, "path", "").startswith("/config/")
+            if count == asked:
+                zookeeper.tree.refusal = lambda op: None
+                for change in changes:
+                    cluster.world.loop.call_soon(zookeeper.perform, other, change)
+
+        zookeeper.tree.refusal = count_and_change
+        broker = await cluster.start(2)
+        await cluster.world.sleep(5)
+        assert setting("log_cleaner_backoff_ms")(broker) == 9
+
+    in_memory(scenario)
+
+
 def test_what_other_hands_wrote_wrongly_is_left_out_with_a_word(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         broker = await cluster.start(1)

@@ -372,5 +372,6 @@ def test_of_a_group_that_has_moved_away_nothing_is_written_any_more() -> None:
         written = list(at.log.batches[1])
         at.log.answer()
         assert await committing is NONE and at.log.batches[1] == written
+        assert at.groups.entry("a") is None, "it is no group of this broker any more"
 
     run_world(1, scenario)
