@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.core import events, step
-from controller.core.effects import Effect, ElectionAnswer, ListingAnswer, Read, Reply, ShutdownAnswer
+from controller.core.effects import Effect, ElectionAnswer, ListingAnswer, Read, RemoveBrokers, Reply, ShutdownAnswer
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
@@ -360,6 +360,29 @@ def test_an_office_that_is_lost_before_it_is_watched_is_run_for_again(world: Any
         world.run(timer.event)
     assert len(lost) == 1 and named(world) == lost[0] and world.state.serving
     assert world.state.epoch == 2
+
+
+@pytest.mark.parametrize("by", ["nobody", "another"])
+def test_an_office_that_goes_between_two_looks_of_one_event_is_over(World: Any, by: str) -> None:
+    """Neither is it held on to until a watch tells, nor is a second term begun in the middle of it."""
+    world = started(World(auto_leader_rebalance_enable=True))
+    perform, looks = world.perform, (GetData("/controller_epoch"), GetData("/controller"))
+    closed: list[Effect] = []
+
+    def losing(effect: Effect) -> Any:
+        if isinstance(effect, RemoveBrokers):
+            closed.append(effect)
+        if isinstance(effect, Read) and effect.ops == looks and world.state.epoch == 1:
+            world.others_write(Delete("/controller"))
+            if by == "another":
+                another_takes_over(world)
+        return perform(effect)
+
+    world.perform = losing
+    world.process(events.Reelect())
+    assert (world.state.serving, world.state.epoch) == ((True, 2) if by == "nobody" else (False, 0))
+    assert len(world.timers) == (1 if by == "nobody" else 0), "none is left of the first term"
+    assert closed == [RemoveBrokers(None)], "nor a channel"
 
 
 def test_an_election_that_zookeeper_refuses_is_tried_again_after_a_while(world: Any) -> None:

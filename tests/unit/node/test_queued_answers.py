@@ -131,6 +131,7 @@ def test_a_shutdown_is_answered_with_what_the_broker_still_leads(version: int, e
     successors = frozenset({BrokerId(2), BrokerId(4)})
     asked: list[Any] = []
     held: list[int] = []
+    counted: list[str] = []
     is_pending = True
 
     async def ask(make: Callable[[int], Any]) -> ShutdownAnswer:
@@ -146,6 +147,7 @@ def test_a_shutdown_is_answered_with_what_the_broker_still_leads(version: int, e
 
     def pending(brokers: Any) -> Callable[[], bool]:
         assert set(brokers) == successors
+        counted.append("what is queued now")
         return lambda: is_pending
 
     node: Any = SimpleNamespace(loop=SimpleNamespace(ask=ask), wait=wait, channels=SimpleNamespace(pending=pending))
@@ -155,6 +157,7 @@ def test_a_shutdown_is_answered_with_what_the_broker_still_leads(version: int, e
     built = protocol.build(ApiKey.CONTROLLED_SHUTDOWN, version, answer, response=True)
     assert asked == [ControlledShutdown(BrokerId(3), 77 if epoch else NO_BROKER_EPOCH, 5)]
     assert built.error_code == error and held == ([SHUTDOWN_HELD_MS] if error is ErrorCode.NONE else [])
+    assert len(counted) == len(held), "what is queued for them meanwhile is not waited for"
     assert [(row.topic_name, row.partition_index) for row in built.remaining_partitions] == sorted(remaining)
 
 

@@ -276,6 +276,32 @@ def test_a_log_is_not_cut_to_an_offset_that_is_none(end: int, asked: str) -> Non
     run(main())
 
 
+@pytest.mark.parametrize("error", [None, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH])
+def test_what_a_leader_does_not_say_where_an_epoch_ends_cuts_nothing(error: ErrorCode | None) -> None:
+    """None: its answer leaves the partition out. It is asked again after a while, unless the follower is fenced."""
+
+    async def main() -> None:
+        own, asked = PlainLog(), list[float]()
+        own.take([4, 4, 4])
+        scene = Scene(PlainLog(), PlainLog(), 0, 4)
+
+        async def epoch_ends(epochs: Any) -> Any:
+            asked.append(asyncio.get_running_loop().time())
+            return {} if error is None else {TP: EpochEnd(error=error)}
+
+        client: Any = SimpleNamespace(epoch_ends=epoch_ends, close=lambda: None)
+        fetcher = ReplicaFetcher(scene.table, client, lambda tp: False, 1)
+        partition: Any = SimpleNamespace(topic_partition=TP, log=own, hw=1, truncate=own.truncate)
+        fetcher.add(partition, epoch=4, offset=1)
+        await asyncio.sleep(2.5)
+        is_fenced = error is ErrorCode.FENCED_LEADER_EPOCH
+        assert (own.records, fetcher.failed_partitions) == ([4, 4, 4], is_fenced)
+        assert [at - asked[0] for at in asked] == pytest.approx([0] if is_fenced else [0, 1, 2], abs=0.01)
+        await asyncio.gather(fetcher.stop(), scene.fetcher.stop())
+
+    run(main())
+
+
 @pytest.mark.parametrize("asked", ["epochs", "end", "start"])
 @pytest.mark.parametrize("meanwhile", ["given up", "begun anew"])
 def test_what_was_answered_to_a_replica_that_is_followed_no_more_cuts_nothing(asked: str, meanwhile: str) -> None:
