@@ -193,20 +193,29 @@ NONE, FENCED, ELSEWHERE, STORAGE, UNKNOWN = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-LED_ON, ANOTHER, DELETED, FAILED, GONE = (
+LED_ON, ANOTHER, DELETED, FAILED, GONE, ANEW = (
     "the leader leads on in a newer epoch, by fewer followers",
     "another leader",
     "the replica is deleted",
     "the disk fails",
     "the topic is deleted",
+    "the topic is made anew",
 )
 #: who waits, at which broker -> what each is told at once when this becomes of the partition there
 WAITERS = [
-    ("a consumer", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
-    ("a consumer at a follower", 2, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
-    ("a follower", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
-    ("a follower that is left out", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE}),
-    ("a producer", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE}),
+    ("a consumer", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE, ANEW: FENCED}),
+    (
+        "a consumer at a follower",
+        2,
+        {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE, ANEW: FENCED},
+    ),
+    ("a follower", 1, {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE, ANEW: FENCED}),
+    (
+        "a follower that is left out",
+        1,
+        {LED_ON: FENCED, ANOTHER: FENCED, DELETED: ELSEWHERE, FAILED: STORAGE, ANEW: FENCED},
+    ),
+    ("a producer", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: ELSEWHERE, FAILED: STORAGE, ANEW: ELSEWHERE}),
     ("a deletion of records", 1, {LED_ON: NONE, ANOTHER: ELSEWHERE, DELETED: UNKNOWN, FAILED: STORAGE}),
 ]
 
@@ -234,7 +243,7 @@ def ask(cluster: Cluster, who: str, broker: int) -> Any:
     return asyncio.ensure_future(error())
 
 
-@pytest.mark.parametrize("change", [LED_ON, ANOTHER, DELETED, FAILED, GONE])
+@pytest.mark.parametrize("change", [LED_ON, ANOTHER, DELETED, FAILED, GONE, ANEW])
 @pytest.mark.parametrize(("who", "broker", "errors"), WAITERS, ids=[row[0] for row in WAITERS])
 def test_who_waits_learns_at_once_what_became_of_the_partition(
     cluster_of: type[Cluster], tmp_path: Path, who: str, broker: int, errors: dict[str, ErrorCode], change: str
@@ -255,6 +264,9 @@ def test_who_waits_learns_at_once_what_became_of_the_partition(
             case "the topic is deleted":  # brokers hear of it in their metadata first
                 cluster.metadata.known.discard(TP)
                 cluster.stop_replica(TP, broker, delete=True)
+            case "the topic is made anew":
+                cluster.stop_replica(TP, broker, delete=True)
+                cluster.appoint(TP, 1, ALL, ALL, is_new=True, to=(broker,))
             case "the replica is deleted":
                 cluster.stop_replica(TP, broker, delete=True)
             case "the disk fails":
