@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from itertools import product
 from random import Random
 from typing import Any
@@ -12,9 +12,10 @@ import pytest
 
 from controller.core import events
 from controller.core.events import UncleanLeaderElectionEnable
+from controller.core.view import ClusterView
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, SetData, ZkCode
-from controller.wire.znodes import LogDirEventNotificationZNode, TopicPartitionStateZNode
+from controller.wire.znodes import LogDirEventNotificationZNode, TopicAssignment, TopicPartitionStateZNode
 from tests.worlds.data import BROKERS, SCENES, Cluster
 from tests.worlds.stage import Stage, move_to
 
@@ -122,10 +123,14 @@ def rival_wins(cluster: Stage, *, same_process: bool) -> Callable[[], None]:
 
 
 def has_nothing(cluster: Cluster) -> None:
-    """Who is out of office counts nothing, waits for nothing, and has no epoch to say."""
+    """Who is out of office counts nothing, waits for nothing, believes nothing, and has no epoch to say."""
     gauges = cluster.state.gauges()
     assert gauges == dict.fromkeys(gauges, 0) | {"ZkMigrationState": 4}
     assert (cluster.state.epoch, cluster.timers, cluster.channels) == (0, [], set())
+    names = {name for name, each in vars(ClusterView).items() if isinstance(each, property)} - {"brokerless"}
+    believed = {name: value for name in names if isinstance(value := getattr(cluster.state, name), (Mapping, Set))}
+    assert len(believed) >= 12 and {name for name, value in believed.items() if value} == set()
+    assert all(cluster.state.topic_content(topic) == TopicAssignment() for topic in "tu")
 
 
 def second_term(ends: Callable[..., Any], before: list[str], meanwhile: Callable[[Cluster], None],

@@ -406,6 +406,22 @@ def test_stopping_preempts_what_waits_and_what_comes() -> None:
     play(scenario, {BrokerChange: reads})
 
 
+def test_who_asked_for_what_does_not_end_is_told_when_all_stops() -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.zk.gate = asyncio.Event()
+        caller = asyncio.ensure_future(bench.loop.ask(listing))
+        await bench.idle()
+        await bench.loop.stop(timeout_s=1)
+        await bench.idle()
+        assert caller.done() and isinstance(caller.exception(), EventLost)
+
+    def reads(event: ListPartitionReassignments) -> Recipe:
+        yield Read((Exists("/a"),))
+        yield from answer_listing(event)
+
+    play(scenario, {ListPartitionReassignments: reads})
+
+
 def test_changed_states_of_moving_partitions_that_wait_in_a_row_are_one_event() -> None:
     taken: list[PartitionReassignmentIsrChange] = []
 
