@@ -62,6 +62,18 @@ ROLES = [
 ]
 
 
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_replica_that_is_anothers_leaves_nothing_here(cluster_of: type[Cluster], tmp_path: Path, leader: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        manager = cluster.nodes[1].manager
+        state = LeaderAndIsr(leader=leader, isr=(2,), leader_epoch=EPOCH, partition_epoch=VERSION)
+        assert become(cluster, NEW, state, (2,), is_new=True) is UNKNOWN
+        assert not manager.is_here(NEW) and manager.local_partitions() == {TP}
+        assert set(manager.table.partitions) == {TP}
+
+    run(cluster_of, tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     ("_", "leader", "epoch", "version", "replicas", "is_offline", "answer", "left"), ROLES, ids=[r[0] for r in ROLES]
 )

@@ -110,44 +110,6 @@ def test_records_that_one_replica_keeps_let_their_deletion_time_out(cluster_of: 
     run(cluster_of, tmp_path, scenario)
 
 
-@pytest.mark.parametrize("what", ["records", "their deletion"])
-@pytest.mark.parametrize(("order", "comes"), [((0, 1), 2), ((1, 0), 2), ((1, 0), 1)])
-def test_who_waits_for_several_partitions_hears_of_each(
-    cluster_of: type[Cluster], tmp_path: Path, what: str, order: tuple[int, int], comes: int
-) -> None:
-    """The last of them comes, or does not within the time."""
-
-    async def scenario(cluster: Cluster) -> None:
-        partitions = [TopicPartition("t", number) for number in range(2)]
-        manager = cluster.nodes[1].manager
-        for tp in partitions:
-            cluster.appoint(tp, 1, (1, 2), (1, 2), is_new=True)
-            await cluster.produce(tp, 1, acks=-1)
-        await cluster.world.sleep(1)
-        cluster.nodes[2].paused.update(partitions)
-        await cluster.world.sleep(1)
-        waits: Any = (
-            manager.producing.produce({tp: cluster.batch([b"v"]) for tp in partitions}, acks=-1, timeout_ms=10_000)
-            if what == "records"
-            else manager.offsets.delete_records(dict.fromkeys(partitions, 1), timeout_ms=10_000)
-        )
-        waiting = asyncio.ensure_future(waits)
-        for number in order[:comes]:
-            await cluster.world.sleep(2)
-            assert not waiting.done()
-            cluster.nodes[2].paused.discard(partitions[number])
-        await cluster.world.sleep(2)
-        assert waiting.done() is (comes == 2)
-        found = await waiting
-        late = [partitions[number] for number in order[comes:]]
-        assert [tp for tp in partitions if found[tp].error is ErrorCode.REQUEST_TIMED_OUT] == late
-        assert [tp for tp in partitions if found[tp].error is ErrorCode.NONE] == [
-            tp for tp in partitions if tp not in late
-        ]
-
-    run(cluster_of, tmp_path, scenario)
-
-
 @pytest.mark.parametrize("dies_first", [True, False], ids=["died before", "dies meanwhile"])
 def test_a_deletion_waits_for_no_replica_that_is_dead(
     cluster_of: type[Cluster], tmp_path: Path, dies_first: bool
