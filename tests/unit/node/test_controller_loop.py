@@ -281,6 +281,8 @@ def test_a_failing_event_is_lost_but_not_the_next_one() -> None:
             assert "a bug" in str(error)
         else:
             raise AssertionError("no answer was owed")
+        await bench.idle()
+        assert bench.loop.gauges.state is ControllerState.IDLE
         bench.loop.put(BrokerChange())
         await bench.idle()
         assert bench.core.handled[-1] == "BrokerChange"

@@ -270,7 +270,9 @@ def test_a_leader_never_holds_up_members_of_the_isr_but_counts_their_bytes(
             )
             return len(list(iterate(results[TP].records)))
 
+        used = quota.rate(cluster.world.clock.now_ms())
         assert (await fetched(3), await fetched(-1)) == (0, 10), "consumers are no replicas"
+        assert quota.rate(cluster.world.clock.now_ms()) == used, "nor does what they get count"
 
     run(cluster_of, tmp_path, scenario)
 
