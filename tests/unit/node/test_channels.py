@@ -159,10 +159,11 @@ class Bench:
         supervisor: Supervisor | None = None,
         at_once: Callable[[ControlRequest], bool] | None = None,
         shorten: Callable[[ControlRequest], ControlRequest] = lambda request: request,
+        network: Any = None,
     ) -> Channels:
         return Channels(
             controller_id=BrokerId(7),
-            network=self.network.view("controller"),
+            network=network or self.network.view("controller"),
             settings=ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
             emit=self.events.append,
             deletion_started=lambda topic: topic == "t",
@@ -534,6 +535,27 @@ def test_a_broker_that_moves_while_it_is_connected_to_is_reached_where_it_is(pau
         bench.channels.send([metadata(1, epoch=2)])
         await asyncio.sleep(3)
         assert new.epochs[-1:] == [2] and set(old.epochs) <= {1}
+
+    play(scenario)
+
+
+def test_a_broker_that_moves_in_the_moment_in_which_it_is_reached_is_reached_where_it_is() -> None:
+    async def scenario(bench: Bench) -> None:
+        old, new = await bench.start(1, StubBroker()), StubBroker()
+        await bench.network.view("broker-1").listen("broker-1", 9999, new.serve)
+        moved = Broker(broker_id=BrokerId(1), endpoints=(Endpoint(host="broker-1", port=9999),))
+        view = bench.network.view("controller")
+
+        async def connect(host: str, port: int) -> Connection:
+            connection = await view.connect(host, port)
+            bench.channels.add([moved])
+            return connection
+
+        bench.channels = bench.make(network=SimpleNamespace(connect=connect))
+        bench.channels.add([broker(1)])
+        bench.channels.send([metadata(1, epoch=1)])
+        await asyncio.sleep(3)
+        assert (old.epochs, new.epochs) == ([], [1])
 
     play(scenario)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker_sim.replicas.types import FetchPartition
 from controller.wire.errors import ErrorCode
 from controller.wire.records import Record, build_batch
 from controller.wire.types import TopicPartition
@@ -75,5 +76,28 @@ def test_who_waits_for_several_partitions_hears_of_each(
         assert [tp for tp in partitions if found[tp].error is ErrorCode.NONE] == [
             tp for tp in partitions if tp not in late
         ]
+
+    cluster_of.run(tmp_path, scenario, brokers=(1, 2))
+
+
+def test_a_deletion_that_is_late_tells_the_low_watermark_of_its_beginning(
+    cluster_of: type[Cluster], tmp_path: Path
+) -> None:
+    """Source: Kafka 3.9 `DelayedDeleteRecords`, which sets it again only when the deletion is done."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.appoint(TP, 1, (1, 2), (1, 2), is_new=True)
+        await cluster.produce(TP, 1, [b"v"] * 3, acks=-1)
+        cluster.nodes[2].paused.add(TP)
+        await cluster.world.sleep(1)
+        manager, partition = cluster.nodes[1].manager, cluster.nodes[1].partition(TP)
+        waiting = asyncio.ensure_future(manager.offsets.delete_records({TP: 3}, timeout_ms=2_000))
+        await cluster.world.sleep(1)
+        position = FetchPartition(fetch_offset=3, max_bytes=1, current_leader_epoch=0, log_start_offset=2)
+        now_ms = manager.table.now_ms()
+        partition.record_fetch(2, position, returned_bytes=0, throttled=False, error=ErrorCode.NONE, now_ms=now_ms)
+        assert partition.low_watermark() == 2
+        late = (await waiting)[TP]
+        assert (late.error, late.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 0)
 
     cluster_of.run(tmp_path, scenario, brokers=(1, 2))
