@@ -55,12 +55,14 @@ class LogCleaner:
         self._tasks = Tasks()
         self._busy: set[Log] = set()
         self._uncleanable: WeakSet[Log] = WeakSet()  # not after they are deleted
+        self._threads = table.settings.log_cleaner_threads
 
     def start(self) -> None:
-        """Starts the tasks, unless `log.cleaner.enable` is false."""
+        """Starts the tasks, unless `log.cleaner.enable` is false: as many as there are to be then."""
         settings = self._table.settings
+        self._threads = settings.log_cleaner_threads
         if settings.log_cleaner_enable:
-            for number in range(settings.log_cleaner_threads):
+            for number in range(self._threads):
                 self._tasks.add(self._table.supervisor.keep(f"log-cleaner-{number}", self._run))
 
     def serves(self, log: Log) -> bool:
@@ -169,7 +171,7 @@ class LogCleaner:
     async def _map(self, log: Log, plan: CleaningPlan, version: int) -> OffsetMap:
         """The newest offset of each key from the first dirty offset on, as far as the map has room."""
         settings = self._table.settings
-        room = settings.log_cleaner_dedupe_buffer_size // max(settings.log_cleaner_threads, 1) // ENTRY_BYTES
+        room = settings.log_cleaner_dedupe_buffer_size // max(self._threads, 1) // ENTRY_BYTES
         newest = OffsetMap(int(room * settings.log_cleaner_io_buffer_load_factor))
         newest.latest_offset = plan.first_dirty - 1
         for segment in [s for s in log.segments if s.base_offset < plan.first_uncleanable]:

@@ -127,6 +127,27 @@ def test_each_thread_has_its_part_of_the_buffer(tmp_path: Path, threads: int, lo
     run(main())
 
 
+@pytest.mark.parametrize("change", ["before the start", "after it", "none"])
+def test_another_number_of_threads_counts_from_the_next_start_on_and_so_do_their_parts(
+    tmp_path: Path, change: str
+) -> None:
+    """Else the one that there is would have the part of one of many, in which the keys of a batch may find no room."""
+
+    async def main() -> None:
+        broker = table(tmp_path, log_cleaner_dedupe_buffer_size=24 * 24, log_cleaner_io_buffer_load_factor=1.0)
+        cleaner, more = LogCleaner(broker), replace(broker.settings, log_cleaner_threads=2)
+        broker.settings = more if change == "before the start" else broker.settings
+        cleaner.start()
+        broker.settings = more if change == "after it" else broker.settings
+        written(broker, TP, 60, keys=60, segment_bytes=300, **COMPACT)
+        threads = len(broker.supervisor.running)
+        await asyncio.sleep(1)
+        assert (threads, cleaned(broker)[0]) == ((2, (0, 0, 12)) if change == "before the start" else (1, (0, 0, 24)))
+        await cleaner.stop()
+
+    run(main())
+
+
 @pytest.mark.parametrize("watermark", range(10))
 def test_no_record_gives_way_to_one_that_is_not_committed(tmp_path: Path, watermark: int) -> None:
     """It may be cut off again, and then the key would have no value at all. Segments end at 3, 6 and 9."""
