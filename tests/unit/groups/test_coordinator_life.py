@@ -67,6 +67,24 @@ def test_a_session_ends_on_time_and_whatever_a_member_does_begins_it_anew() -> N
     play(scenario)
 
 
+@pytest.mark.parametrize("error", [NONE, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_session_begins_when_its_member_is_answered_however_long_its_assignment_took(error: ErrorCode) -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        joined = await at.join("a")
+        at.log.is_slow = True
+        syncing = asyncio.ensure_future(at.sync("a", joined.member_id, 1))
+        await world.sleep(9)
+        at.log.answer(error)
+        assert (await syncing).error is (NONE if error is NONE else ErrorCode.REBALANCE_IN_PROGRESS)
+        await world.sleep(9.9)
+        assert joined.member_id in at.groups.entry("a").group.members
+        await world.sleep(0.2 if error is NONE else 20)
+        assert joined.member_id not in at.groups.entry("a").group.members
+
+    play(scenario)
+
+
 def test_who_was_given_an_id_and_does_not_use_it_is_forgotten() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world).start()
