@@ -354,6 +354,32 @@ def test_a_broker_that_may_not_register_says_what_zookeeper_said(in_memory: Any)
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("why", ["zookeeper refuses", "the id is another's"])
+def test_a_broker_that_may_not_register_again_serves_on_and_hears_of_changes(in_memory: Any, why: str) -> None:
+    """Source: Kafka 3.9 `ZooKeeperClient.callAfterInitializingSession`."""
+
+    async def scenario(cluster: Any) -> None:
+        for number in (1, 2):
+            await cluster.start(number)
+        broker, own = cluster.brokers[1], BrokerIdZNode.path(1)
+        other = cluster.brokers[2].zk
+        if why == "zookeeper refuses":
+            refuse(cluster, own, Create)
+        with capture_logs() as lines:
+            cluster.world.zookeeper.expire_session(broker.zk.session_id)
+            if why != "zookeeper refuses":
+                await cluster.in_broker(2, other.perform([Create(own, b"{}", ephemeral=True)]))
+            await cluster.world.sleep(40)
+        assert ev.BROKER_REGISTRATION_FAILED in [line["event"] for line in lines]
+        allow(cluster)
+        entity = ConfigEntityZNode.broker(ONE)
+        await write(cluster, entity, ConfigEntityZNode.encode({"max.connections.per.ip": "7"}))
+        await notify(cluster, "brokers/1")
+        assert broker.context.configs.dynamic == {"max.connections.per.ip": "7"}
+
+    in_memory(scenario)
+
+
 def test_producer_ids_do_not_begin_again_where_the_last_block_may_not_be_read(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
