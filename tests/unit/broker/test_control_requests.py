@@ -118,6 +118,7 @@ def test_a_controller_that_is_not_among_the_live_is_nowhere_and_so_is_the_one_be
             live = [*cluster.registered(), *([first] if listed else [])]
             await cluster.update_metadata(1, (), live, controller_id=BrokerId(number))
             assert (metadata.controller_endpoint, metadata.controller_id) == (expected, None if number < 0 else number)
+            assert metadata.broker_at("controller", 9092) == (first if listed else None), "for faults of its links"
 
     in_memory(scenario)
 

@@ -202,6 +202,20 @@ def test_an_append_tells_whether_it_moves_the_watermark(tmp_path: Path, isr: Any
     assert world.wakes == (2, 1 + rises, 1)
 
 
+@pytest.mark.parametrize("led_before", [False, True])
+@pytest.mark.parametrize(("min_isr", "hw"), [(1, 4), (2, 2)])
+def test_a_leader_alone_commits_what_it_has_where_it_is_enough(
+    tmp_path: Path, min_isr: int, hw: int, led_before: bool
+) -> None:
+    """By the `min.insync.replicas` of now, from its first moment on."""
+    world = World(tmp_path, hw=2, length=4, min_isr=3 - min_isr if led_before else min_isr)
+    if led_before:
+        world.become(1, 4, (1, 2))
+        world.partition.min_insync_replicas = min_isr
+    world.become(1, 5, (1,))
+    assert world.partition.hw == hw and world.rows.take()[-1]["hw"] == hw
+
+
 @pytest.mark.parametrize("isr", [(1, 2), (1,)], ids=["a member's", "that of who joins by it"])
 def test_a_fetch_that_raises_the_watermark_wakes_who_waits_for_it(tmp_path: Path, isr: Any) -> None:
     world = World(tmp_path)
