@@ -161,6 +161,23 @@ def test_many_move_at_once_and_at_no_cost_but_that_of_the_disks(
     )  # fmt: skip
 
 
+def test_what_has_nothing_to_copy_keeps_no_other_waiting(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        manager, target = cluster.nodes[1].manager, tmp_path / "1-b"
+        empty = [TopicPartition("e", number) for number in range(12)]
+        for tp in empty:
+            cluster.appoint(tp, 1, (1,), (1,), is_new=True)
+        began = cluster.world.loop.time()
+        manager.moves.alter(dict.fromkeys(empty, str(target)))
+        moving = [manager.table.partitions[tp] for tp in empty]
+        await cluster.world.until(
+            lambda: all(p.log.log_dir == target for p in moving), within_s=60, what="all have moved"
+        )  # fmt: skip
+        assert cluster.world.loop.time() - began < 0.1
+
+    run(tmp_path, scenario, dirs=("a", "b"))
+
+
 def test_a_move_is_not_taken_up_for_a_replica_that_is_not_served(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         manager = cluster.nodes[1].manager
