@@ -687,7 +687,6 @@ def test_one_channel_that_does_not_close_keeps_no_other_open() -> None:
     assert any("does not close" in str(line.get("reason")) for line in lines)
 
 
-@pytest.mark.known_failure("C3")
 def test_what_was_under_way_when_a_channel_failed_is_sent_again_before_the_others() -> None:
     """Whatever it was that failed: a broker must miss nothing, and hear nothing out of its order."""
 
@@ -708,6 +707,7 @@ def test_what_was_under_way_when_a_channel_failed_is_sent_again_before_the_other
     play(scenario)
 
 
+@pytest.mark.known_failure("C3")
 def test_a_broker_without_our_listener_is_no_reason_to_fail() -> None:
     """C3 of the known failures."""
 
