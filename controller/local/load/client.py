@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.wire import types
 from controller.wire.whole import whole
 
+_Answer = TypeVar("_Answer")
 _ANSWER_S: Final = 10.0
 #: `default.api.timeout.ms` and `retry.backoff.ms` of Java's clients, which wait for a coordinator.
 _COORDINATOR_S: Final = 60.0
 _AGAIN_S: Final = 0.1
-#: What the library gives back as it came from a coordinator that in a moment will be one.
+#: How long a partition may have nobody who tells its ends: longer than a killed controller has no successor.
+_LEADER_S: Final = 20.0
+#: What passes, and Java's clients ask again after. A broker that has just started knows no topic.
+_LEADER_SOON: Final = frozenset(
+    {
+        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION),
+        *(KafkaError.KAFKA_STORAGE_ERROR, KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
+        *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+    }
+)
+#: What the library gives back as it came from a coordinator that in a moment will be one, and know the topics.
 _COORDINATOR_SOON: Final = frozenset(
     {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
         *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR),
         *(KafkaError.REBALANCE_IN_PROGRESS, KafkaError._WAIT_COORD),
     }
 )
+#: What the library makes of an answer without brokers: whoever gave it has not heard of the controller yet.
+_NEWS_SOON: Final = frozenset({KafkaError._PARTIAL})
 _QUIET: Final = logging.getLogger("kwob.client-library")
 _QUIET.addHandler(logging.NullHandler())
 _QUIET.propagate = False
@@ -70,11 +85,16 @@ def error_text(error: KafkaError) -> str:
     return f"{error.name().lstrip('_')}: {error.str()}"
 
 
-def partition_counts(bootstrap: str, topics: Sequence[str]) -> dict[str, int]:
-    """How many partitions each topic has. Raises: LoadError, when there is no such topic or nobody answers."""
+def partition_counts(bootstrap: str, topics: Sequence[str], *, patience_s: float = _LEADER_S) -> dict[str, int]:
+    """How many partitions each topic has.
+
+    A broker that knows of nobody is asked again for `patience_s`. Raises: LoadError, when there is no such topic or
+    nobody answers.
+    """
     asking = consumer(bootstrap, {"group.id": "kwob", "enable.auto.commit": False})
+    limit_s = time.monotonic() + patience_s
     try:
-        found = asking.list_topics(timeout=_ANSWER_S).topics
+        found = _again(lambda: asking.list_topics(timeout=_ANSWER_S), _NEWS_SOON, limit_s).topics
     except KafkaException as error:
         raise LoadError(f"no broker of {bootstrap} answers: {error_text(error.args[0])}") from error
     finally:
@@ -86,18 +106,37 @@ def partition_counts(bootstrap: str, topics: Sequence[str]) -> dict[str, int]:
     return {topic: len(found[topic].partitions) for topic in topics}
 
 
-def ends(bootstrap: str, partitions: Sequence[types.TopicPartition]) -> dict[types.TopicPartition, tuple[int, int]]:
-    """The first offset and the high watermark of partitions. Raises: LoadError."""
+def ends(
+    bootstrap: str, partitions: Sequence[types.TopicPartition], *, patience_s: float = _LEADER_S
+) -> dict[types.TopicPartition, tuple[int, int]]:
+    """The first offset and the high watermark of partitions.
+
+    Who is asked too early is asked again for `patience_s`; the library does not do that. Raises: LoadError.
+    """
     asking = consumer(bootstrap, {"group.id": "kwob", "enable.auto.commit": False})
+    limit_s = time.monotonic() + patience_s
     try:
-        return {
-            tp: asking.get_watermark_offsets(TopicPartition(tp.topic, tp.partition), timeout=_ANSWER_S)
-            for tp in partitions
-        }
+        return {tp: _again(partial(_ends, asking, tp), _LEADER_SOON, limit_s) for tp in partitions}
     except KafkaException as error:
         raise LoadError(f"the ends of partitions cannot be read: {error_text(error.args[0])}") from error
     finally:
         asking.close()
+
+
+def _ends(asking: Consumer, tp: types.TopicPartition) -> tuple[int, int]:
+    ends = asking.get_watermark_offsets(TopicPartition(tp.topic, tp.partition), timeout=_ANSWER_S)
+    return cast(tuple[int, int], ends)
+
+
+def _again(ask: Callable[[], _Answer], soon: Collection[int], limit_s: float) -> _Answer:
+    """Asks until there is an answer. Raises: KafkaException, one that is not in `soon`, or at the limit any."""
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in soon or time.monotonic() >= limit_s:
+                raise
+        time.sleep(_AGAIN_S)
 
 
 def start_group(
