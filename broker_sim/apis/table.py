@@ -1,6 +1,6 @@
 """All APIs of the broker: one row each. What is not here is not answered, and ApiVersions is made from it.
 
-Left out, and so not advertised: SASL, transactions (AddPartitionsToTxn, EndTxn, ...), ACLs, delegation tokens, client
+Left out, and so not advertised: transactions (AddPartitionsToTxn, EndTxn, ...), ACLs, delegation tokens, client
 quotas, WriteTxnMarkers. Source: spec broker.md §1.2 for the ranges.
 """
 
@@ -26,6 +26,7 @@ from broker_sim.apis import (
     metadata,
     offsets,
     produce,
+    sasl,
 )
 from broker_sim.apis.context import BrokerContext
 from broker_sim.server import Answer, Api, ApiTable, Call
@@ -80,6 +81,8 @@ ROWS: Final[dict[ApiKey, Row]] = {
     ApiKey.CONTROLLED_SHUTDOWN: Row(
         controller_only.refuse_controlled_shutdown, controller_only.CONTROLLED_SHUTDOWN_VERSIONS
     ),
+    ApiKey.SASL_HANDSHAKE: Row(sasl.refuse_handshake, sasl.SASL_HANDSHAKE_VERSIONS),
+    ApiKey.SASL_AUTHENTICATE: Row(sasl.refuse_authentication, sasl.SASL_AUTHENTICATE_VERSIONS),
     ApiKey.CREATE_TOPICS: Row(controller_only.handle_forwarded, controller_only.CREATE_TOPICS_VERSIONS),
     ApiKey.DELETE_TOPICS: Row(controller_only.handle_forwarded, controller_only.DELETE_TOPICS_VERSIONS),
     ApiKey.CREATE_PARTITIONS: Row(controller_only.handle_forwarded, controller_only.CREATE_PARTITIONS_VERSIONS),

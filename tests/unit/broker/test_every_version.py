@@ -54,6 +54,8 @@ ASKED: Final[dict[ApiKey, tuple[dict[str, Any], ErrorCode]]] = {
     ApiKey.DESCRIBE_LOG_DIRS: ({"topics": of_nowhere(0, named="topic")}, NONE),
     ApiKey.DESCRIBE_CLUSTER: ({}, NONE),
     ApiKey.INIT_PRODUCER_ID: ({"transactional_id": "x"}, TRANSACTIONS_REFUSED),
+    ApiKey.SASL_HANDSHAKE: ({"mechanism": "PLAIN"}, ErrorCode.ILLEGAL_SASL_STATE),
+    ApiKey.SASL_AUTHENTICATE: ({"auth_bytes": b"\0me\0secret"}, ErrorCode.ILLEGAL_SASL_STATE),
     ApiKey.FIND_COORDINATOR: ({"key": "g"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ApiKey.CONTROLLED_SHUTDOWN: ({"broker_id": 1}, ErrorCode.STALE_CONTROLLER_EPOCH),
     ApiKey.CREATE_TOPICS: ({"topics": [{"name": "n", "num_partitions": 1, "replication_factor": 1}]}, NO_CONTROLLER),
