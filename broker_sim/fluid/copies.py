@@ -7,6 +7,7 @@ loop's clock, offsets and sizes are bytes (a record's number plays no role in wh
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -109,6 +110,8 @@ class Stream:
     at_s: float
     ingress: float = 0.0
     egress: float = 0.0
+    #: who must have a record before it is acknowledged, as the leader has it now: itself and the others in sync
+    isr: Callable[[], Collection[BrokerId]] = tuple
     copies: dict[BrokerId, Copy] = field(default_factory=dict)
     #: where followers were when they left it
     left: dict[BrokerId, float] = field(default_factory=dict)

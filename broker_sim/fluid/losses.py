@@ -6,8 +6,6 @@ Source: Kafka 3.9 `Partition.maybeIncrementLeaderHW`, KIP-101 (followers give up
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from broker_sim.fluid.copies import ARRIVED_BYTES, Stream
 from controller.wire.types import BrokerId, TopicPartition
 
@@ -20,20 +18,25 @@ class Losses:
         self._acknowledged: dict[TopicPartition, float] = {}
         self.lost: dict[TopicPartition, float] = {}
 
-    def ended(self, stream: Stream, now_s: float, isr: Collection[BrokerId] | None) -> None:
-        """Its leader leads no more; its copies are still there. `isr`: as the leader had it; None: as they are marked.
+    def ended(self, stream: Stream, now_s: float) -> None:
+        """Its leader leads no more; its copies are still there.
 
-        A member that has gone to the next leader already holds back what this one commits.
+        A member that has gone to the next leader already holds back what this one commits; with one that has not come
+        yet it has committed nothing.
         """
         places = [stream.end(now_s)]
         if self._acks_all:
-            copies = stream.copies.values()
-            places += [c.where(now_s) for c in copies if (c.in_isr if isr is None else c.follower in isr)]
-            places += [place for follower, place in stream.left.items() if isr is not None and follower in isr]
+            places += [self._place(stream, member, now_s) for member in stream.isr() if member != stream.leader]
         self._acknowledged[stream.topic_partition] = min(places)
+
+    def _place(self, stream: Stream, member: BrokerId, now_s: float) -> float:
+        if (copy := stream.copies.get(member)) is not None:
+            return copy.where(now_s)
+        return stream.left.get(member, self._acknowledged[stream.topic_partition])
 
     def began(self, topic_partition: TopicPartition, end: float) -> None:
         """A leader whose log ends there leads."""
-        gone = self._acknowledged.pop(topic_partition, 0.0) - end
-        if gone > ARRIVED_BYTES:
-            self.lost[topic_partition] = self.lost.get(topic_partition, 0.0) + gone
+        acknowledged = self._acknowledged.get(topic_partition, end)
+        self._acknowledged[topic_partition] = min(acknowledged, end)
+        if acknowledged - end > ARRIVED_BYTES:
+            self.lost[topic_partition] = self.lost.get(topic_partition, 0.0) + acknowledged - end

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextvars import Context
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +21,12 @@ from numpy.typing import NDArray
 from broker_sim.fluid.copies import ARRIVED_BYTES, Copy, Stream
 from broker_sim.fluid.fetching import Fetching
 from broker_sim.fluid.flows import Flows
-from broker_sim.fluid.limits import (
-    FOLLOWER_THROTTLE,
-    IN,
-    KINDS,
-    LEADER_THROTTLE,
-    NAMES,
-    OUT,
-    UNLIMITED,
-    Limits,
-    PeakLink,
-    capacities,
-)
+from broker_sim.fluid.limits import IN, KINDS, NAMES, UNLIMITED, Limits, PeakLink, capacities
 from broker_sim.fluid.losses import Losses
 from broker_sim.fluid.retention import Retention
 from broker_sim.fluid.settings import STALE_S, TOGETHER_S
-from broker_sim.fluid.steady import Steady
+from broker_sim.fluid.steady import Steady, squeezed
 from controller.wire.types import BrokerId, TopicPartition
-
-#: Bytes per second that sums of floats may be off.
-_ROUNDING: Final = 1.0
 
 
 class DataPlane:
@@ -59,6 +44,7 @@ class DataPlane:
         self._limits = {broker: Limits() for broker in self._index}
         self._on_change = on_change
         self._streams: dict[TopicPartition, Stream] = {}
+        self._epochs: dict[TopicPartition, int] = {}
         self._copies_asked: dict[TopicPartition, dict[BrokerId, Copy]] = {}
         self._flows = Flows(
             len(self._index), fetching or Fetching(), lambda copy, beyond: self.note_disk(copy.follower, -beyond)
@@ -81,12 +67,21 @@ class DataPlane:
     # -- what happens ----------------------------------------------------------------------------------------------
 
     def lead(
-        self, topic_partition: TopicPartition, leader: BrokerId, *, end: float, ingress: float, egress: float
+        self,
+        topic_partition: TopicPartition,
+        leader: BrokerId,
+        *,
+        end: float,
+        ingress: float,
+        egress: float,
+        epoch: int = 0,
+        isr: Callable[[], Collection[BrokerId]] = tuple,
     ) -> Stream:
-        """A broker leads the partition from now on; followers that wait for it begin to copy."""
+        """A broker leads the partition from now on; followers that wait for it begin to copy. `isr`: as it has it."""
         self.unlead(topic_partition)
         self.losses.began(topic_partition, end)
-        stream = Stream(topic_partition, leader, end, self.now_s, ingress, egress)
+        self._epochs[topic_partition] = epoch
+        stream = Stream(topic_partition, leader, end, self.now_s, ingress, egress, isr)
         self._streams[topic_partition] = stream
         self._count_clients(stream, +1)
         for _, copy in sorted(self._copies_asked.get(topic_partition, {}).items()):
@@ -94,12 +89,16 @@ class DataPlane:
         self._changed()
         return stream
 
-    def unlead(self, topic_partition: TopicPartition, *, isr: Collection[BrokerId] | None = None) -> None:
-        """Nobody leads it (its ISR was `isr`): nothing grows or is copied. Its followers wait where they are."""
+    def is_led_later(self, topic_partition: TopicPartition, epoch: int) -> bool:
+        """Whether somebody has led it in a later leader epoch: who hears of this one now leads nobody."""
+        return epoch < self._epochs.get(topic_partition, epoch)
+
+    def unlead(self, topic_partition: TopicPartition) -> None:
+        """Nobody leads it: nothing grows or is copied. Its followers wait where they are."""
         stream = self._streams.get(topic_partition)
         if stream is None:
             return
-        self.losses.ended(stream, self.now_s, isr)
+        self.losses.ended(stream, self.now_s)
         for copy in list(stream.copies.values()):
             self._detach(copy)
         del self._streams[topic_partition]
@@ -356,27 +355,10 @@ class DataPlane:
 
     def _squeezed(self) -> bool:
         """Makes those followers behind that a full limit leaves no room for; returns whether there were any."""
-        over = self._steady.use() - self._capacities()
-        over[LEADER_THROTTLE::KINDS] = over[FOLLOWER_THROTTLE::KINDS] = 0.0
-        full = np.flatnonzero(over > _ROUNDING)
-        worst_first = full[np.argsort(-over[full], kind="stable")].tolist()
-        return any(self._squeeze(*divmod(place, KINDS), excess=float(over[place])) for place in worst_first)
-
-    def _squeeze(self, broker: int, kind: int, *, excess: float) -> bool:
-        caught_up = [
-            (stream.ingress, copy.topic_partition, copy.follower, copy)
-            for stream in self._streams.values()
-            for copy in stream.copies.values()
-            if copy.is_caught_up
-            and stream.ingress > 0
-            and self._index[stream.leader if kind == OUT else copy.follower] == broker
-        ]
-        for ingress, _, _, copy in sorted(caught_up, key=lambda row: (-row[0], *row[1:3])):
-            if excess <= _ROUNDING:
-                break
-            excess -= ingress
+        copies = squeezed(self._steady.use() - self._capacities(), self._streams.values(), self._index)
+        for copy in copies:
             self._place(copy, is_caught_up=False)
-        return bool(caught_up)
+        return bool(copies)
 
     def _place(self, copy: Copy, *, is_caught_up: bool) -> None:
         """It has caught up, or has fallen behind."""

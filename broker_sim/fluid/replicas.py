@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker_sim.fluid.clients import Clients
-from broker_sim.fluid.copies import Copy
+from broker_sim.fluid.copies import Copy, Stream
 from broker_sim.fluid.leading import FluidReplica, Leading
 from broker_sim.fluid.limits import Limits
 from broker_sim.fluid.plane import DataPlane
@@ -118,6 +118,9 @@ class FluidReplicas:
         replica.led = led
         self._adopt(replica, entry)
         self._trace_leader(led, entry, now_ms)
+        if self._plane.is_led_later(topic_partition, entry.state.leader_epoch):
+            replica.stream = Stream(topic_partition, self.broker_id, end, self._plane.now_s)  # clients do not come
+            return
         flow_in, flow_out = self.leading.open(replica)
         if sat and replica.stream is not None and replica.stream is self._plane.stream(topic_partition):
             by_leader, _ = self._throttled_here(topic_partition)  # a follower may have come before it was a replica
@@ -126,7 +129,13 @@ class FluidReplicas:
             self._plane.set_rates(topic_partition, ingress=flow_in, egress=flow_out)
         else:
             replica.stream = self._plane.lead(
-                topic_partition, self.broker_id, end=end, ingress=flow_in, egress=flow_out
+                topic_partition,
+                self.broker_id,
+                end=end,
+                ingress=flow_in,
+                egress=flow_out,
+                epoch=entry.state.leader_epoch,
+                isr=lambda: led.maximal_isr,
             )
         self.leading.unsettle(topic_partition)
         self.log.debug(ev.LEADER_STARTED, topic=topic_partition.topic, partition=topic_partition.partition)
@@ -182,12 +191,12 @@ class FluidReplicas:
             self._plane.unfollow(replica.copy)
             replica.copy = None
         if replica.led is not None:
-            replica.hw, isr, replica.led = replica.led.high_watermark, replica.led.isr, None
+            replica.hw, replica.led = replica.led.high_watermark, None
             self.leading.forget(replica.topic_partition)
             stream, replica.stream = replica.stream, None
             if stream is not None and stream is self._plane.stream(replica.topic_partition):
                 self._clients.open(replica.topic_partition, has_leader=False, is_open=False)
-                self._plane.unlead(replica.topic_partition, isr=isr)
+                self._plane.unlead(replica.topic_partition)
 
     def stop_replica(self, entries: Sequence[StopReplicaEntry]) -> dict[TopicPartition, ErrorCode]:
         """As `replicas.roles`; what is deleted is gone from the disk at once."""

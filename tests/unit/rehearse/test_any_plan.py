@@ -185,6 +185,7 @@ def check_disturbed(limits: settings) -> None:
 def _all_has_ended(drawn: Drawn, outcome: Outcome) -> None:
     """Every move arrived, nothing lags, and the disks have what was there and what was written."""
     assert outcome.is_over, outcome.warnings
+    assert outcome.unclean_elections or not outcome.lost_bytes
     assert [move for move in outcome.moves if move.to_ms is None] == []
     assert [w for w in outcome.windows if w.to_ms is None] == []
     # one whose replicas only change their order, or only go, has moved at once

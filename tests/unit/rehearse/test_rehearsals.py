@@ -127,6 +127,30 @@ def test_a_rack_that_holds_all_replicas_takes_them_offline(tmp_path: Path) -> No
     assert outcome.is_over
 
 
+@pytest.mark.parametrize("gap_ms", (0, 1, 5))
+def test_brokers_that_shut_down_one_right_after_the_other_lose_nothing(tmp_path: Path, gap_ms: int) -> None:
+    """A leader that hears of its epoch when the next one leads already leads nobody."""
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(3),
+            "topics": {
+                "t": topic(
+                    *([1, 2, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]),
+                    configs={"min.insync.replicas": "2"}, bytes=1_000_000, in_bytes_per_s=8e5,
+                )
+            },
+        },
+        events=[
+            {"do": "stop", "at": 10 + n * gap_ms / 1000, "broker": broker, "for": 30}
+            for n, broker in enumerate((1, 2, 3))
+        ],
+        end="2m",
+    )  # fmt: skip
+    assert (outcome.unclean_elections, outcome.lost_bytes) == (0, 0.0)
+    assert outcome.troubles["offline"].partitions == 4
+
+
 def test_what_one_replica_alone_has_is_at_risk_and_what_its_rival_lacks_is_lost(tmp_path: Path) -> None:
     """Broker 2 dies at 10 s and comes back when 1, which went on alone until 100 s, is gone for ever."""
     cluster = {
