@@ -19,6 +19,7 @@ from broker_sim.fluid.plane import DataPlane
 from broker_sim.fluid.settings import FluidSettings
 from broker_sim.isr import IsrChange, LedPartition
 from broker_sim.replicas.isr_updates import IsrUpdates
+from broker_sim.replicas.led_table import LedReplica
 from broker_sim.trace import TraceWriter
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.ports import Clock
@@ -52,6 +53,18 @@ class FluidReplica:
     higher_watermark: _Nobody = field(default_factory=_Nobody)
 
 
+class _Updates(IsrUpdates):
+    """After each write that begins, also of a tick, its leader looks what has become of it."""
+
+    def __init__(self, table: Leading, writer: Any) -> None:
+        super().__init__(table, writer)
+        self._look_soon = table.look_soon
+
+    def write(self, partition: LedReplica, change: IsrChange, *, decided_ms: int) -> None:
+        super().write(partition, change, decided_ms=decided_ms)
+        self._look_soon()
+
+
 class Leading:
     """The table of `isr_updates`: the partitions led here, of which only those that are not settled are looked at."""
 
@@ -75,7 +88,7 @@ class Leading:
         self._unsettled: dict[TopicPartition, None] = {}
         self._alive: frozenset[BrokerId] | None = None
         self._again: asyncio.TimerHandle | None = None
-        self.isr_updates = IsrUpdates(self, writer)
+        self.isr_updates = _Updates(self, writer)
 
     def now_ms(self) -> int:
         """The broker's clock."""
@@ -95,7 +108,7 @@ class Leading:
     def unsettle(self, topic_partition: TopicPartition) -> None:
         """Its followers have to be looked at again."""
         self._unsettled[topic_partition] = None
-        self._fetch_again_soon()
+        self.look_soon()
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """It is led here no more."""
@@ -104,7 +117,7 @@ class Leading:
     def alive_brokers_changed(self, alive: frozenset[BrokerId]) -> None:
         """Who may be let in depends on who is alive; the next fetches will tell."""
         self._alive = alive
-        self._fetch_again_soon()
+        self.look_soon()
 
     def _see_who_lives(self, led: LedPartition) -> None:
         if self._alive is not None:
@@ -206,14 +219,10 @@ class Leading:
             err=0,
         )
         if change is not None:
-            self._write(replica, change, now_ms)
+            self.isr_updates.write(replica, change, decided_ms=now_ms)
         replica.hw = led.high_watermark
 
-    def _write(self, replica: FluidReplica, change: IsrChange, now_ms: int) -> None:
-        self.isr_updates.write(replica, change, decided_ms=now_ms)
-        self._fetch_again_soon()
-
-    def _fetch_again_soon(self) -> None:
+    def look_soon(self) -> None:
         """A follower at the end asks again; meanwhile a write may have been answered, or a broker come alive."""
         if self._again is None and self._unsettled:
             self._again = asyncio.get_running_loop().call_later(FETCH_AGAIN_S, self._fetch_again)
@@ -233,7 +242,7 @@ class Leading:
                 end = self._end(replica)
                 self._tell_fetch(replica, copy, end=end, position=end, now_ms=self.now_ms())
         if waiting:
-            self._fetch_again_soon()
+            self.look_soon()
 
     def sync_marks(self, replica: FluidReplica) -> None:
         """The data plane learns who is in sync, and clients whether they may write; not from a leader of before."""

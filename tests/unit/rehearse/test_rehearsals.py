@@ -434,3 +434,17 @@ def test_nothing_acknowledged_is_lost_while_a_leader_hands_over(tmp_path: Path) 
         kill = {"do": "kill", "at": f"{at_ms}ms", "broker": 3}
         outcome = play(tmp_path, cluster=cluster, events=[move, kill])
         assert (outcome.lost_bytes, outcome.unclean_elections) == (0, 0), at_ms
+
+
+def test_producers_are_refused_as_long_as_the_leader_has_taken_too_many_off_its_isr(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={
+            "brokers": brokers(2),
+            "topics": {"t": topic([1, 2], bytes=0, in_bytes_per_s=1e5, configs={"min.insync.replicas": "2"})},
+        },
+        events=[{"at": 10, "do": "pause_replication", "broker": 2, "for": "3m"}],
+    )
+    under_ms = outcome.troubles["under_min_isr"].partition_ms
+    assert under_ms > 120_000
+    assert outcome.refused_bytes == pytest.approx(1e5 * under_ms / 1000, rel=0.02)
