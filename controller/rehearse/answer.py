@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from controller.rehearse.clock import clock
+
+#: A link that is used so many times is full beyond what sums of floats may be off.
+_BEYOND: Final = 1.005
 
 
 def answer(summary: Mapping[str, Any]) -> str:
@@ -15,8 +18,7 @@ def answer(summary: Mapping[str, Any]) -> str:
 
 def moves_and_links(summary: Mapping[str, Any]) -> list[str]:
     """The sentences about these, none where nothing moves and nobody's link is known."""
-    broker, at = summary["peak_link_broker"], clock(summary["peak_link_ms"])
-    link = "" if broker is None else f"{summary['peak_link']:.0%} of broker {broker}'s link, at {at}"
+    link = _link(summary)
     if not summary["troubles"]["moving"]["partitions"]:
         found = [f"Links peak at {link}."] if link else []
     elif summary["moves_end_ms"] is None:
@@ -27,6 +29,16 @@ def moves_and_links(summary: Mapping[str, Any]) -> list[str]:
     if not summary["knows_links"]:
         found.append("How fast links are is not known: `limits: {link: 125MB}` in the scenario would say it.")
     return found
+
+
+def _link(summary: Mapping[str, Any]) -> str:
+    """Where more than all of it is used, it is clients who want that: copies get what is there."""
+    if summary["peak_link_broker"] is None:
+        return ""
+    share = summary["peak_link"]
+    found = f"{min(share, 1):.0%} of broker {summary['peak_link_broker']}'s link, at {clock(summary['peak_link_ms'])}"
+    beyond = f" (clients want {share:,.2f} times what it holds, and are not held back)" if share >= _BEYOND else ""
+    return found + beyond
 
 
 def _offline(summary: Mapping[str, Any]) -> str:

@@ -138,7 +138,7 @@ def outcome_of(stage: Stage, operator: Operator, recorder: Recorder, *, is_over:
         busiest_ms=_busiest(windows, end_ms),
         knows_links=any(limits.link < UNLIMITED for limits in stage.machine_limits.values()),
         exposed=stage.exposure.worst(end_ms),
-        warnings=tuple(warnings_of(stage, operator, recorder, windows, end_ms)),
+        warnings=tuple(warnings_of(stage, operator, recorder, windows, end_ms, is_over=is_over)),
         story=tuple(operator.story),
         moves=moves,
         samples=tuple(recorder.samples),

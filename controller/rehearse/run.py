@@ -17,7 +17,8 @@ from controller.rehearse.ledger import Ledger, Trouble
 from controller.rehearse.operator import Happening, Operator
 from controller.rehearse.outcome import Outcome, outcome_of
 from controller.rehearse.recorder import Recorder, stuck
-from controller.rehearse.scenario import END_MAX_MS, Scenario
+from controller.rehearse.rounds import LONG_MS, Rounds
+from controller.rehearse.scenario import END_MAX_MS, Curve, Scenario
 from controller.rehearse.stage import Stage
 from controller.world.simulated.world import World, run_world
 
@@ -79,6 +80,8 @@ async def _until_the_end(
     """Whether it ended because nothing moved any more or its time was over; False when it never would."""
     end_ms = stage.scenario.end_ms
     quiet_since_ms, before = stage.now_ms(), stage.ledger.version
+    periods = [event.period for event in stage.scenario.events if isinstance(event, Curve)]
+    rounds = Rounds(long_ms=max(LONG_MS, *(2 * period for period in periods), 0))
     while True:
         limit_ms = END_MAX_MS if end_ms is None else end_ms
         await world.sleep(min(_LOOK_S, max(0.001, (limit_ms - stage.now_ms()) / 1000)))
@@ -93,9 +96,20 @@ async def _until_the_end(
         is_calm = stage.ledger.version == before and not stage.plane.arrives() and not stage.someone_starts()
         if not is_calm or not performing.done():
             quiet_since_ms, before = now_ms, stage.ledger.version
+        if performing.done() and operator.waits_for_ever and _goes_round(rounds, stage, operator):
+            return False
         is_quiet = now_ms - quiet_since_ms >= QUIET_S * 1000
         if is_quiet and (operator.waits_for_ever or stuck(stage)):
             return not stuck(stage) and not stage.ledger.counts[Trouble.MOVING]
+
+
+def _goes_round(rounds: Rounds, stage: Stage, operator: Operator) -> bool:
+    return rounds.goes_round(
+        stage.now_ms(),
+        (len(operator.busy), stage.ledger.counts[Trouble.MOVING], stage.someone_starts()),
+        left_bytes=stage.plane.left_bytes(),
+        isr_changes=stage.ledger.isr_changes,
+    )
 
 
 @contextmanager

@@ -19,9 +19,9 @@ _WORDS: Final = {Trouble.OFFLINE: "offline", Trouble.UNDER_MIN_ISR: "under their
 
 
 def warnings_of(
-    stage: Stage, operator: Operator, recorder: Recorder, windows: Sequence[Window], end_ms: int
+    stage: Stage, operator: Operator, recorder: Recorder, windows: Sequence[Window], end_ms: int, *, is_over: bool
 ) -> list[str]:
-    """All warnings of a rehearsal that ended then."""
+    """All warnings of a rehearsal that ended then. `is_over`: and not because it never would."""
     found = [
         *_taken(Trouble.OFFLINE, windows, operator.story, end_ms),
         *_lost(stage),
@@ -39,8 +39,9 @@ def warnings_of(
     found += _at_risk(stage)
     flaps = _flaps(windows)
     if flaps:
+        without_end = "" if is_over or any(text.startswith(NEVER_ENDS) for text in found) else NEVER_ENDS
         verbs = "loses and regains" if len(flaps) == 1 else "lose and regain"
-        found.append(f"{_partitions(flaps)} {verbs} in-sync replicas three times or more: {_some(flaps)}")
+        found.append(f"{without_end}{_partitions(flaps)} {verbs} in-sync replicas three times or more: {_some(flaps)}")
     return found + [f"refused: {reason}" for reason in operator.refused[:5]]
 
 
@@ -55,7 +56,9 @@ def _taken(trouble: Trouble, windows: Sequence[Window], story: Sequence[Happenin
     for loss, taken in sorted(by_loss.items(), key=lambda row: -len({w.topic_partition for w in row[1]})):
         partitions = {w.topic_partition for w in taken}
         longest_ms = max(w.length_ms(end_ms) for w in taken)
-        what = "from the begin" if loss is None else f"{loss.what} at {clock(loss.at_ms)}"
+        begin_ms = min(w.from_ms for w in taken)
+        without = f"from {clock(begin_ms)} on" if begin_ms else "from the begin"
+        what = without if loss is None else f"{loss.what} at {clock(loss.at_ms)}"
         yield (
             f"{what}: {_partitions(partitions)} {_WORDS[trouble]}, the longest for {clock(longest_ms)}"
             + (", still at the end" if any(w.to_ms is None for w in taken) else "")

@@ -162,6 +162,12 @@ def test_the_longest_of_what_a_loss_takes_is_told_those_that_last_until_the_end_
     assert f"the longest for {longest}, still at the end" in line
 
 
+@pytest.mark.parametrize(("since", "when"), [(0, "from the begin: "), (44_500, "from 44.5 s on: ")])
+def test_what_no_loss_comes_before_is_told_with_its_begin(since: int, when: str) -> None:
+    (line,) = outcome(*of(Trouble.UNDER_MIN_ISR, (0, since, None), (1, 50_000, 60_000))).warnings
+    assert line.startswith(when + "2 partitions under their min ISR")
+
+
 def test_what_moves_and_is_under_its_min_isr_is_named_whenever_either_was() -> None:
     moving, under = of(Trouble.MOVING, (0, 0, 5), (1, 0, 5)), of(Trouble.UNDER_MIN_ISR, (1, 50, 60), (2, 50, 60))
     assert "1 partition under min ISR while it moves: t-1" in warned(*moving, *under)

@@ -43,7 +43,7 @@ def stage(*copies: Any, **limits: Limits) -> Any:
 
 def said(on: Any) -> list[str]:
     operator: Any = SimpleNamespace(story=[], refused=[])
-    return warnings_of(on, operator, Recorder(on), [], 100)
+    return warnings_of(on, operator, Recorder(on), [], 100, is_over=False)
 
 
 @pytest.mark.parametrize(
