@@ -54,6 +54,8 @@ def _main(options: argparse.Namespace) -> int:
             scenario = scenario.model_copy(update={"seed": options.seed})
         if out is not None:
             files.check_out(out, overwrite=options.overwrite)
+        if options.trace_dir is not None:
+            files.check_traces(options.trace_dir)
         outcome = _with_progress(scenario, options.trace_dir)
         if out is not None:
             files.write(outcome, out)

@@ -62,6 +62,21 @@ def check_out(out: Path, *, overwrite: bool) -> None:
         raise OutError(f"--out {out}: {place} cannot be written to: {error.strerror}") from error
 
 
+def check_traces(folder: Path) -> None:
+    """Raises OutError where a rehearsal may not write its traces: each begins at the same time of virtual clocks, so
+    that those of two in one folder would be taken for one."""
+    if next(folder.glob("*.jsonl"), None) is not None:
+        raise OutError(f"--trace-dir {folder}: it holds traces already, and others would mix with them; choose another")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except (FileExistsError, NotADirectoryError) as error:
+        there = next(path for path in (folder, *folder.parents) if path.exists())
+        raise OutError(f"--trace-dir {folder}: {there} is a file") from error
+    except OSError as error:
+        raise OutError(f"--trace-dir {folder} cannot be written to: {error.strerror}") from error
+
+
 def _place(out: Path) -> Path:
     """The folder itself, where a link leads to it."""
     return out.resolve() if out.is_symlink() else out

@@ -83,6 +83,26 @@ def test_where_nothing_can_be_written_nothing_is_rehearsed(tmp_path: Path, capsy
     assert f"kwob rehearse: --out {path}/out: {path} cannot be written to: Not a directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("folder", ["scenario.yaml", "scenario.yaml/traces"])
+def test_a_folder_of_traces_that_cannot_be_is_one_line(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, cluster=CLUSTER)
+    assert main([str(path), "--trace-dir", str(tmp_path / folder)]) == 2
+    assert capsys.readouterr().err == f"kwob rehearse: --trace-dir {tmp_path / folder}: {path} is a file\n"
+
+
+def test_traces_of_two_rehearsals_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both would write the same files: their clocks begin at the same time."""
+    path, traces = write(tmp_path, cluster=CLUSTER), tmp_path / "traces"
+    assert main([str(path), "--trace-dir", str(traces)]) == 0
+    written = {file.name: file.read_bytes() for file in traces.iterdir()}
+    assert len(written) == 3
+    assert main([str(path), "--trace-dir", str(traces)]) == 2
+    assert f"--trace-dir {traces}: it holds traces already" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in traces.iterdir()} == written
+
+
 def test_tables_have_their_columns_whatever_happens(tmp_path: Path) -> None:
     path, out = write(tmp_path, cluster=CLUSTER), tmp_path / "out"
     assert main([str(path), "--out", str(out)]) == 0
