@@ -257,7 +257,7 @@ class Scenario(BaseModel):
     cluster: ClusterShape
     settings: Mapping[str, str] = {}
     limits: BrokerLimits = BrokerLimits()
-    acks: Literal["all", "1"] = "all"
+    acks: Annotated[Literal["all", "1"], BeforeValidator(lambda value: "1" if value == 1 else value)] = "all"
     controllers: Annotated[int, Field(ge=1, le=5)] = 2
     broker_start: Ms = 0
     broker_stop: Ms = 0
@@ -290,6 +290,12 @@ def targets_of(
         topic_partition, ids = TopicPartition(topic, partition), tuple(replicas or ())
         if not ids or len(set(ids)) != len(ids):
             raise ScenarioError(f"{where(number)}: {topic_partition}: replicas {list(ids)} are empty or name one twice")
+        dirs = row.get("log_dirs", ["any"] * len(ids))
+        if not isinstance(dirs, (list, tuple)) or len(dirs) != len(ids):
+            raise ScenarioError(
+                f"{where(number)}: {topic_partition}: log_dirs must be a list of {len(ids)}, one for each of replicas "
+                f"{list(ids)}, not {dirs!r}"
+            )
         if topic_partition in targets:
             first = list(targets[topic_partition])
             raise ScenarioError(f"{where(number)}: {topic_partition} is there twice, first with replicas {first}")

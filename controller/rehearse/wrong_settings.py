@@ -1,7 +1,8 @@
 """Settings that no program of a rehearsal could start with, each with its place in the scenario or the cluster. Pure.
 
 A scenario is written by hand, so a name that Kafka does not know is a mistake. A cluster file may be a snapshot of a
-Kafka that is newer than this list of names: there only what a rehearsal reads must have a value of its kind.
+Kafka that is newer than this list of names: there a name may be unknown, and what a rehearsal or a topic's brokers
+read must have a value of its kind.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from controller.node import config as controller_config
 from controller.rules.configs import setting_names
 from controller.rules.configs import settings as kafka_settings
 from controller.rules.configs.settings import SettingError
+from controller.rules.configs.topic import TOPIC_CONFIGS, check_value
+from controller.rules.topic_names import check_topic_name
 from controller.wire.cluster_file import ClusterShape
 from controller.wire.document_errors import Place
+from controller.wire.errors import KafkaError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 _TOPIC_NUMBERS: Final = ("min.insync.replicas", "retention.ms", "retention.bytes")
@@ -37,8 +41,14 @@ def in_scenario(settings: Mapping[str, str]) -> Iterator[tuple[Place, str]]:
 def in_cluster(shape: ClusterShape) -> Iterator[tuple[Place, str]]:
     """Each of a cluster file's settings that cannot be: its place in the cluster, and what is wrong."""
     for topic_name, topic in shape.topics.items():
+        try:
+            check_topic_name(topic_name)
+        except KafkaError as error:
+            yield ("topics", topic_name), f"topics: {error.message}"
         for name in _TOPIC_NUMBERS:
             yield from _no_number(topic.configs, name, ("topics", topic_name, "configs", name))
+        for name, value in topic.configs.items():
+            yield from _wrong_value(name, value, ("topics", topic_name, "configs", name))
     for name, value in shape.configs.items():
         for message in _refused({name: value}):
             yield ("configs", name), f"configs.{message}"
@@ -60,6 +70,15 @@ def _refused(given: Mapping[str, str]) -> Iterator[str]:
         controller_config.parse(given)
     except (SettingsError, SettingError) as error:
         yield str(error).splitlines()[0]
+
+
+def _wrong_value(name: str, value: str, place: Place) -> Iterator[tuple[Place, str]]:
+    """Of one that this Kafka knows: no broker would follow a topic that has it."""
+    if name in TOPIC_CONFIGS:
+        try:
+            check_value(TOPIC_CONFIGS[name], value)
+        except KafkaError as error:
+            yield place, f"{'.'.join(map(str, place))}: {error.message}"
 
 
 def _no_number(configs: Mapping[str, str], setting: str, place: Place) -> Iterator[tuple[Place, str]]:

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from controller.wire.document_errors import NotYaml, Place, WrongPlace, first_error, line_of, read
-from controller.wire.types import INTERNAL_TOPICS, BrokerId, TopicPartition
+from controller.wire.types import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 #: The version of this form. A file of another one is refused: what its fields mean may have changed.
 VERSION: Final = 1
@@ -101,7 +101,22 @@ class PartitionShape(_Part):
                 raise ValueError(f"{name} has {sorted(beyond)}, not among replicas {list(self.replicas)}")
         if self.leader is not None and self.leader >= 0 and self.leader not in self.replicas:
             raise ValueError(f"leader {self.leader} is not among replicas {list(self.replicas)}")
+        if (flaw := self._flaw()) is not None:
+            raise ValueError(flaw)
         return self
+
+    def _flaw(self) -> str | None:
+        """Why a controller would take neither the assignment nor the state of this partition, or None."""
+        replicas, adding, removing = (
+            tuple(map(BrokerId, ids)) for ids in (self.replicas, self.adding_replicas, self.removing_replicas)
+        )
+        moving = ReplicaAssignment(replicas=replicas, adding_replicas=adding, removing_replicas=removing)
+        if moving.is_being_reassigned and moving.flaw is not None:
+            return f"adding_replicas, removing_replicas: {moving.flaw}"
+        if self.leader_id is None:
+            return None
+        isr = tuple(map(BrokerId, self.in_sync))
+        return LeaderAndIsr(leader=BrokerId(self.leader_id), isr=isr, leader_epoch=self.leader_epoch).flaw
 
     @property
     def in_sync(self) -> tuple[int, ...]:

@@ -249,6 +249,18 @@ def test_a_scenario_without_a_cluster_and_text_that_is_no_yaml(tmp_path: Path) -
         load(tmp_path / "none.yaml")
 
 
+@pytest.mark.parametrize("acks", ["all", "1", 1])
+def test_acks_is_all_or_a_one(acks: Any, tmp_path: Path) -> None:
+    assert load(write(tmp_path, cluster=CLUSTER, acks=acks)).acks == str(acks)
+
+
+@pytest.mark.parametrize("dirs", [["any"], ["any"] * 4, "any", None], ids=["fewer", "more", "a text", "null"])
+def test_a_plan_names_a_dir_for_each_replica_or_none_at_all(dirs: Any, tmp_path: Path) -> None:
+    row = {"topic": "t", "partition": 1, "replicas": [3, 1, 2], "log_dirs": dirs}
+    with pytest.raises(ScenarioError, match="t-1: log_dirs must be a list of 3, one for each of replicas"):
+        load(write(tmp_path, cluster=CLUSTER, events=[{"do": "reassign", "partitions": [row]}]))
+
+
 def test_days_are_times(tmp_path: Path) -> None:
     assert load(write(tmp_path, cluster=CLUSTER, end="1d")).end_ms == 86_400_000
 
@@ -325,6 +337,17 @@ WRONG_CLUSTERS = [
     ({"brokers": brokers(1), "topics": {"t": topic([1, 2])}}, r"t-0: no broker \[2\] among brokers 1"),
     ({"brokers": brokers(1), "topics": {"t": topic([1, 1])}}, "names a broker twice"),
     ({"brokers": brokers(2), "topics": {"t": topic([1], isr=[2])}}, r"isr has \[2\], not among replicas \[1\]"),
+    ({"brokers": brokers(2), "topics": {"t": topic([1, 2], isr=[1], leader=2)}}, r"leader 2 is not in its ISR \[1\]"),
+    ({"brokers": brokers(1), "topics": {"t": topic([1], leader_epoch=2**40)}}, "leader epoch 1099511627776 is near"),
+    ({"brokers": brokers(2), "topics": {"t": topic([1, 2], adding_replicas=[1, 2])}}, "all replicas would be added"),
+    (
+        {"brokers": brokers(2), "topics": {"t": topic([1, 2], removing_replicas=[2, 1])}},
+        "all replicas would be removed",
+    ),
+    (
+        {"brokers": brokers(2), "topics": {"t": topic([1, 2], adding_replicas=[1], removing_replicas=[1])}},
+        r"\[1\] would be added and removed",
+    ),
     ({"brokers": brokers(1), "version": 9}, "version 9; this kwob reads version 1"),
     ({"brokers": brokers(1), "colour": 1}, "colour: not known"),
     ([], "expected a mapping"),
@@ -382,6 +405,16 @@ WRONG_LINES = [
         "brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions: [[1]]\n    configs:\n      retention.ms: soon",
         7,
         "topics.t.configs.retention.ms: expected a whole number, not 'soon'",
+    ),
+    (
+        "brokers:\n- {id: 1}\ntopics:\n  t:\n    partitions: [[1]]\n    configs:\n      cleanup.policy: gone",
+        7,
+        "topics.t.configs.cleanup.policy: Invalid value gone .* must be one of: compact, delete",
+    ),
+    (
+        "brokers:\n- {id: 1}\ntopics:\n  t: {partitions: [[1]]}\n  a/b: {partitions: [[1]]}",
+        5,
+        "topics: Topic name is invalid: 'a/b' contains",
     ),
     (
         "brokers:\n- {id: 1}\nconfigs:\n  min.insync.replicas: two",
