@@ -24,6 +24,8 @@ WORST, BUSIEST, FULLEST = MOMENTS = ("worst", "busiest", "fullest")
 _REGISTERS_MS: Final = 1_000
 #: Moments so near to each other are one.
 _SAME_MS: Final = 1_000
+#: Every variant of a sweep is there before the first is played.
+_SEEDS_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +186,15 @@ def _throttles(scenario: Scenario, values: str) -> tuple[str, ...]:
 def _range(text: str) -> Iterable[int]:
     first, dots, last = text.partition("..")
     try:
-        seeds = range(int(first), int(last) + 1) if dots else [int(part) for part in text.split(",")]
+        if not dots:
+            return [int(part) for part in text.split(",")]
+        seeds = range(int(first), int(last) + 1)
     except ValueError:
         raise ScenarioError(f"--each seed={text}: expected 1..50 or 1,2,3") from None
     if not seeds:
         raise ScenarioError(f"--each seed={text}: no seed between them")
+    if seeds[-1] - seeds[0] >= _SEEDS_MAX:
+        raise ScenarioError(f"--each seed={text}: a sweep has {_SEEDS_MAX:,} seeds at most")
     return seeds
 
 

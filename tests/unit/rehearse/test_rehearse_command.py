@@ -199,7 +199,9 @@ def test_a_sweep_that_cannot_be(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("each", ["moon", "throttle", "throttle=fast", "seed=9..1", "broker=3"])
+@pytest.mark.parametrize(
+    "each", ["moon", "throttle", "throttle=fast", "seed=9..1", "seed=1..1000000000000", "broker=3"]
+)
 def test_a_sweep_over_nothing_is_refused(each: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, cluster=CLUSTER)
     assert main(["sweep", str(path), "--each", each, "--out", str(tmp_path / "sweep")]) == 2
