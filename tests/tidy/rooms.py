@@ -103,6 +103,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.wire",
     ),
     "broker_sim.replay.logs": (
+        f"{_REPLAY}.below",
         f"{_REPLAY}.errors",
         f"{_REPLAY}.grouped",
         f"{_REPLAY}.schema",
@@ -112,6 +113,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.wire",
     ),
     "broker_sim.replay.metadata_log": (
+        f"{_REPLAY}.below",
         f"{_REPLAY}.distinct",
         f"{_REPLAY}.errors",
         f"{_REPLAY}.grouped",
@@ -120,6 +122,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "controller.wire",
     ),
     "broker_sim.replay.ingest": (
+        f"{_REPLAY}.below",
         f"{_REPLAY}.logs",
         f"{_REPLAY}.grouped",
         f"{_REPLAY}.metadata_log",

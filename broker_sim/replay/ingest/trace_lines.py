@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from broker_sim.replay.below import below
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.grouped import arrow_schema
 from broker_sim.replay.schema import ADDED_COLUMNS, CORRUPT, LINE_DDL, OF_OTHER_VERSION, TRACE_DDL
@@ -54,7 +55,7 @@ def _trace_files(path: Path) -> list[Path]:
     try:
         if not path.exists():
             raise ReplayRefused(f"no such file or folder: {path}")
-        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_trace(p.name))
+        files = [path] if path.is_file() else sorted(p for p in below(path) if _is_trace(p.name))
         for unread in (file for file in files if file.name.startswith(_PASSED_OVER)):
             raise ReplayRefused(f"Spark reads no file whose name begins with _ or a dot: rename {unread}")
         lacking = {file: missing for file in files if file.suffix == ".parquet" and (missing := _lacking(file))}

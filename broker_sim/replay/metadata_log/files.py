@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from broker_sim.replay.below import below
 from broker_sim.replay.errors import ReplayRefused
 from controller.wire.whole import whole
 
@@ -74,8 +75,9 @@ def _candidates(path: Path) -> Iterator[Path]:
         yield path.absolute()
         return
     own = path.absolute()
-    for file in sorted(own.rglob("*")):
-        here = file.parent.name == FOLDER or (file.parent == own and not _OTHER_LOG.match(own.name))
+    is_topic = own.resolve().name != FOLDER and _OTHER_LOG.match(own.name)
+    for file in sorted(below(own)):
+        here = file.parent.name == FOLDER or (file.parent == own and not is_topic)
         if here and file.is_file():
             yield file
 

@@ -163,6 +163,14 @@ def test_files_are_found_by_their_names_and_say_whose_they_are(tmp_path: Path) -
     assert without == [topic]
 
 
+def test_a_link_that_is_named_like_a_topic_may_lead_to_a_metadata_log(tmp_path: Path) -> None:
+    log = tmp_path / "data" / FOLDER
+    log.mkdir(parents=True)
+    (log / f"{0:020}.log").write_bytes(b"x")
+    (tmp_path / "node-1").symlink_to(log)
+    assert [file.path for file in metadata_files([tmp_path / "node-1"])[0]] == [tmp_path / "node-1" / f"{0:020}.log"]
+
+
 @pytest.mark.parametrize(("name", "said"), [("missing", "no such file or folder"), ("", "no metadata log in")])
 def test_nothing_to_read_is_refused_with_what_is_expected(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(ReplayRefused, match=said):
