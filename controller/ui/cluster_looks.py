@@ -18,6 +18,7 @@ from controller.admin.cluster.log_dirs import LogDir, describe_log_dirs
 from controller.admin.cluster.offsets import offsets_at
 from controller.admin.cluster.queries import (
     ConfigResourceType,
+    PartitionInfo,
     TopicInfo,
     all_topics,
     describe_configs,
@@ -95,7 +96,7 @@ class ClusterLooks:
             self._board.put(f"topic:{name}", None)
         for name, topic in found.items():
             if self._topics.get(name) != topic:
-                self._board.put(f"topic:{name}", [_partition(p) for p in topic.partitions])
+                self._board.put(f"topic:{name}", [_partition(p, n) for n, p in enumerate(topic.partitions)])
         self._topics = found
         self._board.put("read", True)
 
@@ -227,9 +228,11 @@ class ClusterLooks:
 _WAITS_SHOWN: Final = 50
 
 
-def _partition(partition: Any) -> list[Any]:
+def _partition(partition: PartitionInfo, place: int) -> list[Any]:
+    """Its number is told where it is not its place: brokers hear of partitions one after the other."""
     leader: BrokerId | int = NO_LEADER if partition.leader is None else partition.leader
-    return [leader, list(partition.replicas), list(partition.isr), partition.leader_epoch]
+    row = [leader, list(partition.replicas), list(partition.isr), partition.leader_epoch]
+    return row if partition.partition == place else [*row, partition.partition]
 
 
 def _moving(assignment: ReplicaAssignment) -> list[list[BrokerId]]:

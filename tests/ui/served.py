@@ -50,9 +50,9 @@ class Served:
 
 
 @contextmanager
-def served(site: Site) -> Iterator[Served]:
+def served(site: Site, port: int = 0) -> Iterator[Served]:
     """Serves it until the block ends; the hosts of the site are those of the real port."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     port = listener.getsockname()[1]
     site = replace(site, hosts=frozenset({f"127.0.0.1:{port}"}))
     server, loops = PageServer(site), list[asyncio.AbstractEventLoop]()

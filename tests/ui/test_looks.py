@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from confluent_kafka import Consumer, Producer
 
 from controller.admin.cluster.client import AdminClient, Timeouts
 from controller.admin.cluster.failures import ToolFailure
+from controller.admin.cluster.queries import PartitionInfo, TopicInfo
 from controller.embedded.handles import KafkaCluster
+from controller.ui import cluster_looks
 from controller.ui.board import Board
 from controller.ui.cluster_looks import ClusterLooks
 from controller.wire.types import BrokerId
@@ -54,6 +57,26 @@ def test_brokers_topics_and_disks(cluster: KafkaCluster) -> None:
     assert [sorted(row[2]) for row in rows] == [sorted(cluster.isr("orders", n)) for n in (0, 1)]
     assert [sum(d["replicas"] for d in board.get(f"disks:{n}")) for n in (1, 2, 3)] == [1, 2, 1]
     assert board.get("controller") in (1, 2, 3)
+
+
+def test_a_partition_keeps_its_number_where_brokers_have_not_heard_of_one_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard_of = [
+        PartitionInfo(partition=n, leader=BrokerId(1), replicas=(BrokerId(1),), isr=(BrokerId(1),)) for n in (0, 2)
+    ]
+
+    async def topics(_: object) -> list[TopicInfo]:
+        return [TopicInfo(name="t", topic_id=None, partitions=tuple(heard_of))]
+
+    async def brokers() -> dict[BrokerId, Any]:
+        return {}
+
+    monkeypatch.setattr(cluster_looks, "all_topics", topics)
+    admin: Any = SimpleNamespace(brokers=brokers)
+    board = Board()
+    asyncio.run(ClusterLooks(admin, board).topics())
+    assert board.get("topic:t") == [[1, [1], [1], -1], [1, [1], [1], -1, 2]]
 
 
 def test_a_topic_that_is_deleted_is_gone(cluster: KafkaCluster) -> None:

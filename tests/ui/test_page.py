@@ -20,7 +20,7 @@ from controller.local.cluster_file import BrokerRow, ClusterRow, ControllerRow, 
 from controller.rehearse.files import OutError
 from controller.ui.board import Board
 from controller.ui.local_looks import LocalLooks
-from controller.ui.web import Site
+from controller.ui.web import STREAMS_MAX, Site
 from tests.ui.served import Served, served
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
@@ -121,6 +121,48 @@ def test_it_fits_and_can_be_used_by_keyboard(
         "e.getAttribute('aria-label') || e.title || e.labels?.length)).map(e => e.outerHTML)"
     )
     assert unnamed == []
+    page.close()
+
+
+def test_what_is_over_when_the_connection_is_back_is_shown_no_more(browser: Any) -> None:
+    moves = {"partitions": {"t-0": [[1, 2], [2], [1]]}, "left": 1, "done": 0, "bytes_done": 1, "bytes_total": 9,
+             "bytes_per_s": 5.0, "seconds_left": 18.0, "waits_for": []}  # fmt: skip
+    with served(Site(board=Board(), hosts=frozenset(), why=why)) as running:
+        put_brokers(running)
+        running.run(running.site.board.put, "topic:t", partitions(2))
+        running.run(running.site.board.put, "moves", moves)
+        page = Page(browser, f"http://{running.host}/")
+        drawn(page.page, 2)
+        page.page.wait_for_selector("#moves-body:has-text('0 of 1 partitions done')")
+    page.page.wait_for_selector("#link:has-text('trying again')")
+    with served(Site(board=Board(), hosts=frozenset(), why=why), running.port) as again:
+        put_brokers(again)
+        page.page.wait_for_selector("#link:has-text('live')")
+        page.page.wait_for_selector("#moves-body:has-text('nothing is being moved')")
+        drawn(page.page, 0)
+        page.complaints.clear()  # Chromium itself tells of each try
+        page.close()
+
+
+def test_a_page_that_was_one_too_many_follows_once_another_is_closed(browser: Any, running: Served) -> None:
+    others = [object() for _ in range(STREAMS_MAX)]
+    running.run(running.site.streams.update, others)
+    page = Page(browser, f"http://{running.host}/")
+    page.page.wait_for_selector("#link:has-text('trying again')")
+    running.run(running.site.streams.clear)
+    page.page.wait_for_selector('[data-broker="2"]')
+    page.complaints.clear()  # Chromium itself tells of each answer that is an error
+    page.close()
+
+
+def test_a_partition_keeps_its_number_where_one_before_it_is_not_heard_of(browser: Any, running: Served) -> None:
+    running.run(running.site.board.put, "topic:t", [[1, [1, 2], [1], 0], [2, [2, 1], [2], 0, 2]])
+    page = Page(browser, f"http://{running.host}/")
+    drawn(page.page, 2)
+    page.page.click("#wrong-box summary")
+    page.page.wait_for_selector("#wrong li:nth-child(2)")
+    names = page.page.evaluate("[...document.querySelectorAll('#wrong li')].map(row => row.textContent.split(':')[0])")
+    assert names == ["t-0", "t-2"]
     page.close()
 
 

@@ -27,22 +27,26 @@ function say(text) {
 function follow() {
   const stream = new EventSource("/api/stream");
   stream.onopen = () => ($("link").textContent = "live");
-  stream.onerror = () => ($("link").textContent = "no connection to kwob ui; trying again");
   let isFirst = true;
+  stream.onerror = () => {
+    $("link").textContent = "no connection to kwob ui; trying again";
+    isFirst = true;
+    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 1000); // it was answered, but with no stream
+  };
   stream.onmessage = (message) => {
     const changes = JSON.parse(message.data);
     if (isFirst) {
       state.clear();
       topics.clear();
-      isFirst = false;
     }
-    take(changes);
+    take(changes, isFirst);
+    isFirst = false;
   };
-  stream.addEventListener("error", () => (isFirst = true));
 }
 
-function take(changes) {
-  let isTopic = false;
+// What comes first after a connection is all there is: what it does not name is gone.
+function take(changes, isAll) {
+  let isTopic = isAll;
   for (const [key, value] of Object.entries(changes)) {
     if (key.startsWith("topic:")) {
       isTopic = true;
@@ -51,7 +55,7 @@ function take(changes) {
     } else if (value === null) state.delete(key);
     else state.set(key, value);
   }
-  const has = (...names) => names.some((name) => Object.keys(changes).some((key) => key === name || key.startsWith(`${name}:`)));
+  const has = (...names) => isAll || names.some((name) => Object.keys(changes).some((key) => key === name || key.startsWith(`${name}:`)));
   if (isTopic || has("moves", "read")) drawPartitions();
   if (isTopic || has("brokers", "processes", "disks", "flows", "faults", "controller", "office")) drawBrokers();
   if (has("moves", "throttles")) drawMoves();
@@ -185,8 +189,8 @@ function cells() {
   const moving = state.get("moves")?.partitions || {};
   const found = [];
   for (const name of [...topics.keys()].sort()) {
-    topics.get(name).forEach((partition, number) => {
-      const full = `${name}-${number}`;
+    topics.get(name).forEach((partition, place) => {
+      const full = `${name}-${partition[4] ?? place}`; // its number is there where it is not its place
       found.push({ name: full, topic: name, partition, leader: partition[0], state: stateOf(partition, full in moving) });
     });
   }

@@ -1,5 +1,5 @@
 // All partitions as squares on one canvas: laid out when topics or the width change, painted colour by colour.
-// A partition is [leader, replicas, isr, leader epoch]; what state it is in is decided here, in `stateOf`.
+// A partition is [leader, replicas, isr, leader epoch], and its number where that is not its place; what state it is in is decided here, in `stateOf`.
 
 export const STATES = ["ok", "moving", "under", "offline"];
 export const WORDS = { ok: "in order", moving: "moving", under: "under-replicated", offline: "offline: no leader" };
