@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections import deque
@@ -21,11 +22,13 @@ from controller.local.processes import die_with_parent
 _UP_S: Final = 300.0
 _DOWN_S: Final = 90.0
 _KEPT: Final = 5
+#: Kafka's tools put it on a line of its own below why they failed.
+_LOGGER: Final = re.compile(r" \([\w.$]+\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended: its exit code, its standard output, and its last line on either stream."""
+    """How a command ended: its exit code, its standard output, and the last line that says something."""
 
     code: int
     out: str
@@ -65,7 +68,8 @@ class Commands:
             if process.returncode is None:
                 process.kill()
         lines = [line for line in (*out.splitlines(), *err.splitlines()) if line.strip()]
-        return Ended(code=process.returncode or 0, out=out, last=lines[-1] if lines else "")
+        last = next((line for line in reversed(lines) if not _LOGGER.fullmatch(line)), "")
+        return Ended(code=process.returncode or 0, out=out, last=last)
 
     @asynccontextmanager
     async def up(self, words: Sequence[str], say: Callable[[str], None]) -> AsyncIterator[None]:

@@ -69,7 +69,7 @@ class ClusterPart(_Row):
         words = ["up", *_flags(self, "brokers", "controllers", "log_dirs", "bootstrap_port", "zookeeper_port")]
         words += ["--racks", ",".join(self.racks)] if self.racks else []
         return words + [
-            word for name, value in self.settings.items() for word in ("--override", f"{name}={_text(value)}")
+            word for name, value in self.settings.items() for word in ("--override", f"{name}={text_of(value)}")
         ]
 
 
@@ -84,7 +84,9 @@ class TopicPart(_Row):
     def words(self) -> list[str]:
         """The command's words."""
         words = ["topics", "--create", "--if-not-exists", *_flags(self, "topic", "partitions", "replication_factor")]
-        return words + [word for name, value in self.configs.items() for word in ("--config", f"{name}={_text(value)}")]
+        return words + [
+            word for name, value in self.configs.items() for word in ("--config", f"{name}={text_of(value)}")
+        ]
 
 
 class LoadPart(_Row):
@@ -260,8 +262,9 @@ def _below(node: yaml.Node, key: object) -> yaml.Node | None:
 
 
 def _flags(row: BaseModel, *names: str) -> list[str]:
-    return [word for name in names for word in (f"--{name.replace('_', '-')}", _text(getattr(row, name)))]
+    return [word for name in names for word in (f"--{name.replace('_', '-')}", text_of(getattr(row, name)))]
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value as one types it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,21 +1,62 @@
-"""What a scenario says of a cluster of its own, which can be judged before that runs: who is there, in which rack."""
+"""What a scenario says of a cluster of its own, which can be judged before that runs: its settings and ports, who is
+there and in which rack, and which topics it can have."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from controller.local.cluster_file import BrokerRow
 from controller.local.fault_file import check_against
 from controller.local.plan import FIRST_CONTROLLER_ID
-from controller.local.scenario.file import ACTIVE, ClusterPart, OnBroker, OnController, Scenario
-from controller.wire.document_errors import line_of
+from controller.local.scenario.file import ACTIVE, ClusterPart, OnBroker, OnController, Scenario, text_of
+from controller.rules.configs import settings
+from controller.rules.configs.topic import validate
+from controller.rules.topic_names import check_topic_name
+from controller.wire.document_errors import Place, line_of
+from controller.wire.errors import KafkaError
 from controller.wire.fault_rows import FaultError
 
 
 def check(scenario: Scenario, text: str, name: str) -> None:
-    """Raises: FaultError: file, line and who is there, of a step or fault that names nobody of the cluster."""
+    """Raises: FaultError: file, line and what is allowed, of what the cluster cannot have and of a step or fault that
+    names nobody of it."""
     if scenario.cluster is None:
         return
+    for place, message in (*_wrong(scenario.cluster), *_wrong_topics(scenario, scenario.cluster)):
+        raise FaultError(f"{name}, line {line_of(text, place)}: {message}")
     _check_steps(scenario, scenario.cluster, text, name)
     _check_faults(scenario, _brokers(scenario.cluster), text, name)
+
+
+def _wrong(cluster: ClusterPart) -> Iterator[tuple[Place, str]]:
+    """What `kwob up` would refuse."""
+    for setting, value in cluster.settings.items():
+        try:
+            settings.check(setting, text_of(value))
+        except settings.SettingError as error:
+            yield ("cluster", "settings", setting), f"cluster {error}"
+    broker = cluster.zookeeper_port - cluster.bootstrap_port + 1
+    if 1 <= broker <= cluster.brokers:
+        yield ("cluster",), f"cluster: port {cluster.zookeeper_port} is for broker {broker} and ZooKeeper"
+
+
+def _wrong_topics(scenario: Scenario, cluster: ClusterPart) -> Iterator[tuple[Place, str]]:
+    """What `kwob topics --create` would refuse."""
+    for number, topic in enumerate(scenario.topics):
+        place: Place = ("topics", number)
+        if topic.replication_factor > cluster.brokers:
+            yield (
+                place,
+                (
+                    f"topics {number + 1} replication_factor: {topic.replication_factor} is more than the cluster has "
+                    f"brokers, {cluster.brokers}"
+                ),
+            )
+        try:
+            check_topic_name(topic.topic)
+            validate({config: text_of(value) for config, value in topic.configs.items()})
+        except KafkaError as error:
+            yield place, f"topics {number + 1}: {error.message}"
 
 
 def _brokers(cluster: ClusterPart) -> list[BrokerRow]:

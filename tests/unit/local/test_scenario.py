@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,6 +168,38 @@ def test_who_is_in_it_is_not(rest: str, tmp_path: Path, capsys: pytest.CaptureFi
     assert command.main([str(file), "--check-only"]) == 0, capsys.readouterr().err
     file.write_text(rest.replace("b,", "zz,"))  # of a cluster that runs nothing is known yet
     assert command.main([str(file), "--check-only"]) == 0
+
+
+#: What a cluster cannot have: its part of the file, and what is said.
+IMPOSSIBLE = [
+    ("cluster:\n  settings:\n    foo.bar: 1", "line 3: cluster unknown setting foo.bar (value '1'): did you mean"),
+    ("cluster:\n  settings: {replica.lag.time.max.ms: soon}", "line 2: cluster setting replica.lag.time.max.ms: value"),
+    ("cluster: {brokers: 3, bootstrap_port: 2180}", "line 1: cluster: port 2181 is for broker 2 and ZooKeeper"),
+    ("cluster: {brokers: 2}\ntopics:\n  - {topic: a}\n  - {topic: b, replication_factor: 3}", "line 4: topics 2 rep"),
+    ("cluster: {}\ntopics:\n  - {topic: a b}", "line 3: topics 1: Topic name is invalid: 'a b' contains one or more"),
+    ("cluster: {}\ntopics:\n  - {topic: a, configs: {foo: 1}}", "line 3: topics 1: Unknown topic config name: foo"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), IMPOSSIBLE, ids=[row[1] for row in IMPOSSIBLE])
+def test_what_its_own_cluster_cannot_have_is_refused_before_that_starts(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(text)
+    assert command.main([str(file), "--check-only"]) == 2
+    assert capsys.readouterr().err.startswith(f"kwob scenario: {file}, {said}")
+
+
+def test_why_a_tool_failed_is_said_and_not_who_logged_it(tmp_path: Path) -> None:
+    code = "import sys; sys.exit('ERROR too few brokers\\n (org.apache.kafka.tools.TopicCommand)')"
+
+    async def ended() -> Ended:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", code, stdout=pipe, stderr=pipe)
+        return await Commands(tmp_path).end_of(process)
+
+    assert asyncio.run(ended()).last == "ERROR too few brokers"
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
