@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.admin.cluster.client import AdminClient
-from controller.admin.cluster.failures import Refused
+from controller.admin.cluster.failures import Refused, check
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId, TopicPartition
@@ -65,12 +65,18 @@ def _ids(brokers: Any) -> tuple[BrokerId, ...] | None:
 async def describe_quorum(admin: AdminClient) -> Any:
     """What DescribeQuorum says of the metadata log; None where brokers do not answer it, as in ZooKeeper mode.
 
-    Raises: ClusterUnreachable, Refused.
+    Raises: ClusterUnreachable, Refused (also where a broker has no controller to ask: such an answer has no topics).
     """
     body = {"topics": [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]}
     try:
-        return await admin.call_any(ApiKey.DESCRIBE_QUORUM, body)
+        answer = await admin.call_any(ApiKey.DESCRIBE_QUORUM, body)
     except Refused as refused:
         if refused.code is ErrorCode.UNSUPPORTED_VERSION:
             return None
         raise
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+    for code in (answer.error_code, *(partition.error_code for partition in partitions)):
+        check(code)
+    if not partitions:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return answer

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from controller.admin.cluster.failures import Refused
+from controller.admin.cluster.kraft import describe_quorum
 from controller.admin.reassignment.effect import PartitionMove, steps
 from controller.admin.why.commands import Commands
 from controller.admin.why.diagnosis import diagnose
 from controller.admin.why.facts import BrokerFacts, PartitionFacts, TopicFacts
 from controller.admin.why.finding import Finding, Trouble
 from controller.admin.why.quorum import Quorum, QuorumReplica, read_quorum
+from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -117,6 +121,25 @@ def test_the_answer_to_describe_quorum() -> None:
     assert told is not None
     assert (told.leader, [v.last_caught_up_ms for v in told.voters], told.observers[0].replica_id) == (1, [77, None], 4)
     assert read_quorum(SimpleNamespace(error_code=31, topics=[])) is None and read_quorum(None) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "topics", "refusal"),
+    [
+        (7, [], ErrorCode.REQUEST_TIMED_OUT),
+        (0, [SimpleNamespace(partitions=[SimpleNamespace(error_code=6)])], ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (0, [], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+    ids=["no controller is reached", "who answers is no controller", "nothing is said"],
+)
+def test_a_quorum_that_is_not_described_is_a_refusal(code: int, topics: list[Any], refusal: ErrorCode) -> None:
+    async def call_any(*_: object) -> Any:
+        return SimpleNamespace(error_code=code, topics=topics)
+
+    admin: Any = SimpleNamespace(call_any=call_any)
+    with pytest.raises(Refused) as refused:
+        asyncio.run(describe_quorum(admin))
+    assert refused.value.code is refusal
 
 
 def test_the_steps_of_a_move_in_kraft() -> None:
