@@ -188,6 +188,18 @@ def test_without_a_token_there_are_no_buttons_and_nothing_is_called_null(browser
     page.close()
 
 
+def test_a_controller_whose_process_is_gone_holds_no_office(browser: Any, running: Served) -> None:
+    put = running.site.board.put
+    running.run(put, "office", {"controller": 901, "epoch": 3})
+    running.run(put, "processes", {"brokers": {}, "racks": {}, "controllers": {"901": True}})
+    page = Page(browser, f"http://{running.host}/")
+    page.page.wait_for_selector("#totals:has-text('901 (epoch 3)')")
+    running.run(put, "processes", {"brokers": {}, "racks": {}, "controllers": {"901": False}})
+    page.page.wait_for_selector('[data-controller="901"]:has-text("down")')
+    page.page.wait_for_selector("#totals > div:first-child dd:has-text('none')", timeout=2_000)
+    page.close()
+
+
 def test_names_from_the_cluster_are_text_and_never_markup(browser: Any, running: Served) -> None:
     row = {"state": "Stable", "members": 1, "lag": 3, "partitions": {"t-0": 3}}
     running.run(running.site.board.put, "groups", {"count": 1, "rows": {"<img src=x onerror=alert(1)>": row}})
@@ -213,7 +225,7 @@ def test_a_kill_is_seen_within_a_second(browser: Any, tmp_path: Path, sleepers: 
     brokers = [
         BrokerRow(id=n, pid=child.pid, rack="a", listener="h:1", log_dirs=[]) for n, child in enumerate(sleepers)
     ]
-    office = [ControllerRow(id=901, pid=None)]
+    office = [ControllerRow(id=901, pid=os.getpid())]
     write_cluster(tmp_path, ClusterRow(bootstrap="h:1", zookeeper="h:2", controllers=office, brokers=brokers))
     with served(Site(board=Board(), hosts=frozenset(), why=why)) as running:
         looks = LocalLooks(tmp_path, running.site.board)

@@ -301,9 +301,10 @@ function drawTotals() {
   const rows = [...brokerRows().values()];
   const count = drawPartitions.count || {};
   const up = rows.filter((row) => row.alive).length;
-  const office = state.get("office");
+  const told = state.get("office");
+  const office = told && state.get("processes")?.controllers?.[told.controller] !== false ? told : null; // a dead one holds none
   const facts = [
-    ["controller", office ? `${office.controller} (epoch ${office.epoch})` : state.get("controller") ?? "none", ""],
+    ["controller", office ? `${office.controller} (epoch ${office.epoch})` : (told ? null : state.get("controller")) ?? "none", ""],
     ["brokers up", `${up} of ${rows.length}`, up < rows.length ? "bad" : ""],
     ["partitions", STATES.reduce((sum, s) => sum + (count[s] || 0), 0), ""],
     ["offline", count.offline || 0, count.offline ? "bad" : ""],
