@@ -15,7 +15,7 @@ from controller.demo.screen import Screen
 from controller.demo.stage import ActFailed
 from controller.demo.story import run_story
 from controller.local.cluster_file import ClusterError
-from controller.local.flags import plain_console
+from controller.local.flags import plain_console, reason
 from controller.local.up import run_until_signal
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.help_text import help_end
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         with logs.configure("demo", json_file=out / LOG_NAME):
             return run_until_signal(_demo(out, seed=options.seed))
     except (ClusterError, OSError) as error:
-        print(f"kwob demo: {error}", file=sys.stderr)
+        print(f"kwob demo: {reason(error) if isinstance(error, OSError) else error}", file=sys.stderr)
         return _FAILED
 
 
