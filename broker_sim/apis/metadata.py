@@ -22,11 +22,19 @@ from controller.wire.types import INTERNAL_TOPICS, NO_LEADER, Broker, Endpoint
 
 METADATA_VERSIONS: Final = (0, 9)
 DESCRIBE_CLUSTER_VERSIONS: Final = (0, 1)
+#: How long a broker that has just started waits for the controller before it tells a client that it knows of nobody.
+FIRST_NEWS_S: Final = 1.0
 
 
 async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
-    """Brokers, controller and topics as the cache has them."""
+    """Brokers, controller and topics as the cache has them, or will have them in a moment.
+
+    Who is told of no topics gives up what it has for them. A broker of Kafka opens for clients well after it registers,
+    so that the controller is there first (`KafkaServer.startup`); here both are one moment.
+    """
     cache, asked_topics = context.metadata, call.body.topics
+    if not cache.brokers:
+        await cache.wait_until(lambda: bool(cache.brokers), FIRST_NEWS_S)
     if asked_topics is None or (call.version == 0 and not asked_topics):
         topics = [_topic(context, topic, call) for topic in cache.topics]
     else:

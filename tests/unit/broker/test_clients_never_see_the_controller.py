@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -150,6 +151,7 @@ def test_who_takes_what_only_a_controller_answers(
     body: dict[str, Any] = {"topics": []} if api is ApiKey.METADATA else {}
     for version in versions(api):
         cache = SimpleNamespace(brokers=brokers, controller_id=controller, controller_is_broker=is_broker, topics=())
+        cache.wait_until = AsyncMock(return_value=False)
         found = answered(api, version, body, broker_id=asked, cluster_id="c", metadata=cache)
         key = "node_id" if api is ApiKey.METADATA else "broker_id"
         numbered = [{**row, key: number} for row, number in zip(rows, (3, 7), strict=True)]

@@ -123,6 +123,23 @@ def test_a_controller_that_is_not_among_the_live_is_nowhere_and_so_is_the_one_be
     in_memory(scenario)
 
 
+def test_who_asks_a_broker_that_has_just_started_for_topics_waits_for_the_controller_to_tell_of_them(
+    in_memory: Any,
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        state = LeaderAndIsr(leader=BrokerId(1), isr=(BrokerId(1),), leader_epoch=4)
+        async with asyncio.TaskGroup() as tasks:
+            client = await cluster.connect(1)
+            asking = tasks.create_task(client.call(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]}))
+            await cluster.world.sleep(0.5)
+            entry = UpdateMetadataEntry(topic_partition=TP, state=state, replicas=(BrokerId(1),))
+            await cluster.update_metadata(1, [entry])
+        assert [(topic.name, topic.error_code) for topic in asking.result().topics] == [("t", ErrorCode.NONE)]
+
+    in_memory(scenario)
+
+
 def test_a_partition_whose_leader_is_dead_is_said_to_have_none(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
