@@ -46,6 +46,13 @@ def api_versions(side: Side) -> Any:
     return found
 
 
+def authenticating(side: Side) -> Any:
+    """Where all is PLAINTEXT."""
+    asked = {ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"}, ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0me\0secret"}}
+    versions = {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 1, 2)}
+    return {f"{api.name} v{v}": side.ask(api, v, body) for api, body in asked.items() for v in versions[api]}
+
+
 def coordinators(side: Side) -> Any:
     found = {}
     for version in range(4):
