@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from controller.local.flags import with_data
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, Stop, decode
 from controller.wire.types import BrokerId
+from controller.world.whole_files import write_whole
 
 CLUSTER_FILE: Final = "cluster.json"
 START_FILE: Final = "start.json"
@@ -67,18 +68,12 @@ class StartRow(BaseModel):
 
 def write_cluster(data: Path, row: ClusterRow) -> None:
     """Replaces the cluster file at once: a reader sees the old one or the new one."""
-    _replace(data / CLUSTER_FILE, row)
+    write_whole(data / CLUSTER_FILE, row.model_dump_json(indent=2) + "\n")
 
 
 def write_start(data: Path, row: StartRow) -> None:
     """As `write_cluster`, of the other file."""
-    _replace(data / START_FILE, row)
-
-
-def _replace(path: Path, row: BaseModel) -> None:
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(row.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    beside.replace(path)
+    write_whole(data / START_FILE, row.model_dump_json(indent=2) + "\n")
 
 
 def read_start(data: Path) -> StartRow:

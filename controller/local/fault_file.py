@@ -21,6 +21,7 @@ from controller.local.flags import print_table
 from controller.local.marks import mark
 from controller.wire.fault_rows import ExpireSession, FailLogDir, Fault, FaultError, SlowDisk, decode, encode
 from controller.wire.fault_scenario import format_time
+from controller.world.whole_files import write_whole
 
 Edit = Callable[[tuple[Fault, ...]], Sequence[Fault]]
 
@@ -34,7 +35,7 @@ def write_faults(path: Path, rows: Sequence[Fault]) -> None:
     """Puts exactly these faults in force: brokers that watch the file take it over within a fraction of a second."""
     with _locked(path):
         _mark_changes(path, _present(path), rows)
-        _write(path, rows)
+        write_whole(path, encode(rows))
 
 
 def read_faults(path: Path) -> tuple[Fault, ...]:
@@ -56,7 +57,7 @@ def edit_faults(path: Path, edit: Edit) -> tuple[Fault, ...]:
         text = os.pread(lock, 20, 0).strip()
         named, last = with_ids(rows, after=int(text) if text.isdigit() else 0)
         _mark_changes(path, present, named)
-        _write(path, named)
+        write_whole(path, encode(named))
         os.pwrite(lock, b"%20d" % last, 0)
     return named
 
@@ -129,12 +130,6 @@ def _locked(path: Path) -> Iterator[int]:
     finally:
         fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file, too
         os.close(lock)
-
-
-def _write(path: Path, rows: Sequence[Fault]) -> None:
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(encode(rows), encoding="utf-8")
-    beside.replace(path)
 
 
 def check_against(row: Fault, brokers: Sequence[BrokerRow]) -> None:

@@ -24,6 +24,7 @@ from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNod
 from controller.world.ports import ZkSession
 from controller.world.real.ports import HOST
 from controller.world.real.process_groups import group_ended, is_ending, kill_group, living_members
+from controller.world.whole_files import write_whole
 
 #: name -> process id of everything that was started, alive or not.
 PROCESSES_FILE: Final = "processes.json"
@@ -34,9 +35,7 @@ _ENDING_S: Final = 2.0
 
 def write_processes(data: Path, pids: Mapping[str, int]) -> None:
     """Keeps what was started, so that a later `kwob up` finds what this one left, should it be killed."""
-    beside = data / (PROCESSES_FILE + ".new")
-    beside.write_text(json.dumps(dict(pids)) + "\n", encoding="utf-8")
-    beside.replace(data / PROCESSES_FILE)
+    write_whole(data / PROCESSES_FILE, json.dumps(dict(pids)) + "\n")
 
 
 @dataclass(slots=True)

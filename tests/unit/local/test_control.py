@@ -39,9 +39,10 @@ def cluster_in(
 
 def test_what_runs_cannot_be_written_down(tmp_path: Path) -> None:
     """It is done all the same, and told once; while a cluster starts, it is a reason to end."""
-    (tmp_path / "cluster.json.new").mkdir()
+    file = tmp_path / "cluster.json"
+    file.mkdir()
     cluster, notes, controllers, _ = cluster_in(tmp_path)
-    with pytest.raises(OSError, match=r"cluster\.json\.new"):
+    with pytest.raises(OSError, match=r"cluster\.json cannot be written"):
         cluster.write_file()
 
     async def kill(number: int) -> dict[str, str]:
@@ -53,10 +54,11 @@ def test_what_runs_cannot_be_written_down(tmp_path: Path) -> None:
     assert asyncio.run(kill(901)) == {"done": "controller 901 killed"}
     assert asyncio.run(kill(902)) == {"done": "controller 902 killed"}
     (note,) = notes
-    assert "cluster.json.new: Is a directory" in note
-    (tmp_path / "cluster.json.new").rmdir()
+    assert "cluster.json cannot be written: Is a directory" in note
+    file.rmdir()
     cluster.write_file()
-    (tmp_path / "cluster.json.new").mkdir()
+    file.unlink()
+    file.mkdir()
     cluster.write_file()
     assert len(notes) == 2
 
