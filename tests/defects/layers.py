@@ -17,6 +17,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/node": ("node", "core"),
     "controller/rules": ("rules", "node"),
     "controller/wire": ("wire", "log", "core"),
+    "controller/wire/cluster_file": ("wire", "rehearse", "admin"),
     "controller/wire/fault_": ("faults", "tests/unit/local/test_fault_command.py", "wire"),
     "controller/world": ("world", "wire"),
     "controller/admin": ("admin",),

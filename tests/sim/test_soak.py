@@ -58,7 +58,7 @@ def test_a_curve_has_the_largest_of_each_few() -> None:
 @pytest.mark.long
 def test_two_rounds_on_one_cluster(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(soak, "ROUND_S", 60.0)
-    assert command.main(["soak", "--hours", "0.03", "--seed", "7", *SMALL]) == 0
+    assert command.main(["soak", "--hours", "0.05", "--seed", "7", *SMALL]) == 0
     out = capsys.readouterr().out
     assert "after each of 2 rounds" in out and "everything held for 0.1 virtual hours, and nothing grew" in out
 

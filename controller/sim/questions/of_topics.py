@@ -63,7 +63,7 @@ def _refused(inquiry: Inquiry) -> dict[str, tuple[dict[str, Any], ErrorCode]]:
         (_row("both", 1, 1) | _lists({0: [one]}), ErrorCode.INVALID_REQUEST),
         (_row("twice", -1, -1) | _lists({0: [one, one]}), bad),
         (_row("later", -1, -1) | _lists({1: [one]}), bad),
-        (_row("uneven", -1, -1) | _lists({0: inquiry.brokers[:2], 1: [one]}), bad),
+        (_row("uneven", -1, -1) | _lists({0: [one, 99], 1: [one]}), bad),
     ]
     return {row["name"]: (row, code) for row, code in rows}
 
