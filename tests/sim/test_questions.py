@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,8 @@ class Asked(Cluster):
 async def _rests(cluster: Asked) -> None:
     world = cluster.world
     await cluster.start()
-    await cluster.create_topic(TOPIC, SHAPE.assignments(2, 2), {"retention.ms": "5000000"})
+    assert cluster.shape is not None
+    await cluster.create_topic(TOPIC, cluster.shape.assignments(2, 2), {"retention.ms": "5000000"})
     body = {"key": "somebody", "key_type": 0}
     while (await cluster.call(1, ApiKey.FIND_COORDINATOR, 2, body)).error_code:
         await world.sleep(0.5)
@@ -107,6 +109,27 @@ def test_a_sound_cluster_answers_right_in_every_version_and_is_then_as_it_was(tm
             assert asked[key] == list(range(asked[key][0], asked[key][-1] + 1))
 
     run_world(1, look)
+
+
+def test_clients_with_a_listener_of_their_own_are_answered_right_and_reach_no_other(tmp_path: Path) -> None:
+    async def look(world: World) -> None:
+        cluster = Asked(world, tmp_path, shape=replace(SHAPE, first_id=0, client_listener=True))
+        with cluster.logging():
+            await _rests(cluster)
+            assert await wrong_answers(cluster, random.Random(1)) == []
+        assert sorted(cluster.brokers) == [0, 1, 2]
+        for machine, ports in (("client", {9094}), ("broker-1", {9092, 9094})):
+            assert {port for port in (9092, 9094) if await _reaches(world, machine, port)} == ports
+
+    run_world(1, look)
+
+
+async def _reaches(world: World, machine: str, port: int) -> bool:
+    try:
+        (await world.machine(machine).network.connect("broker-0", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("key", TOLD, ids=lambda key: key.name)

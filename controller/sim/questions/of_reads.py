@@ -70,7 +70,7 @@ async def _together(inquiry: Inquiry, leader: int, offset: int) -> None:
     others = [tp for tp in inquiry.cluster.partitions() if tp != (ASKED, 0) and _led_by(inquiry, leader, *tp)]
     body = fetch_body(ASKED, 0, offset)
     for topic, partition in others:
-        other = fetch_body(topic, partition, int(await _begin(inquiry, leader, topic, partition)))
+        other = fetch_body(topic, partition, await _begin(inquiry, leader, topic, partition))
         if size := await _bytes(inquiry, leader, other):
             sizes.append(size)
             body["topics"].extend(other["topics"])
@@ -173,7 +173,10 @@ async def in_epochs(inquiry: Inquiry) -> None:
     for other, right in asked:
         row = await fetch(inquiry, leader, 0, other, first=EPOCHS_FROM)
         inquiry.expect_code(f"Fetch in epoch {other}", row.error_code, right)
-        for kind, (first, last) in {ApiKey.LIST_OFFSETS: (4, 5), ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 3)}.items():
+        for kind, (first, last) in {
+            ApiKey.LIST_OFFSETS: (LIST_EPOCHS_FROM, 5),
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 3),
+        }.items():
             answer = await inquiry.ask(leader, kind, inquiry.chance.randint(first, last), _of_epoch(kind, other))
             inquiry.expect_code(f"{kind.name} in epoch {other}", answer.topics[0].partitions[0].error_code, right)
     end = await offset_of(inquiry, leader, epoch, LATEST)

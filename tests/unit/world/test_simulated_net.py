@@ -55,6 +55,17 @@ def test_a_set_of_connections_has_the_same_order_in_each_run() -> None:
     world(scenario)
 
 
+def test_who_may_not_connect_to_a_port_is_refused_as_if_nobody_listened() -> None:
+    async def scenario(network: SimulatedNetwork) -> None:
+        listener = await network.view("b").listen("b", 9092, read_all)
+        network.forbids = lambda machine, port: (machine, port) == ("a", 9092)
+        with pytest.raises(ConnectionRefusedError, match="nobody listens on b:9092"):
+            await network.view("a").connect(*listener.address)
+        assert (await network.view("c").connect(*listener.address)).is_open
+
+    world(scenario)
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.binary(min_size=0, max_size=300), max_size=20), st.integers(0, 1000))
 def test_bytes_arrive_whole_and_in_order(chunks: list[bytes], seed: int) -> None:
