@@ -10,25 +10,25 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from controller.sim.aftermath import AFTERMATH
-from controller.sim.combined import COMBINED
-from controller.sim.corners import CORNERS
-from controller.sim.foreign import FOREIGN
-from controller.sim.held import HELD
-from controller.sim.in_vain import IN_VAIN
-from controller.sim.log_troubles import LOG_TROUBLES
-from controller.sim.moments import CALM, CALM_S, MOMENTS
-from controller.sim.operations import OPERATIONS
-from controller.sim.resettled import RESETTLED
-from controller.sim.ruins import RUINED
-from controller.sim.seldom import SELDOM
 from controller.sim.shape import Shape
-from controller.sim.slow_disks import SLOW
-from controller.sim.small_print import SMALL_PRINT
-from controller.sim.tooled import TOOLS
-from controller.sim.twists import TWISTS
-from controller.sim.unheard import UNHEARD
-from controller.sim.winding import WINDING
+from controller.sim.steps.aftermath import AFTERMATH
+from controller.sim.steps.combined import COMBINED
+from controller.sim.steps.corners import CORNERS
+from controller.sim.steps.foreign import FOREIGN
+from controller.sim.steps.held import HELD
+from controller.sim.steps.in_vain import IN_VAIN
+from controller.sim.steps.log_troubles import LOG_TROUBLES
+from controller.sim.steps.moments import CALM, CALM_S, MOMENTS
+from controller.sim.steps.operations import OPERATIONS
+from controller.sim.steps.resettled import RESETTLED
+from controller.sim.steps.ruins import RUINED
+from controller.sim.steps.seldom import SELDOM
+from controller.sim.steps.slow_disks import SLOW
+from controller.sim.steps.small_print import SMALL_PRINT
+from controller.sim.steps.tooled import TOOLS
+from controller.sim.steps.twists import TWISTS
+from controller.sim.steps.unheard import UNHEARD
+from controller.sim.steps.winding import WINDING
 
 #: All kinds of steps that are drawn here.
 LATE: Final = {

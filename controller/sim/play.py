@@ -15,22 +15,22 @@ from typing import Final
 
 from controller.sim.closing import all_that_is_wrong
 from controller.sim.cluster import Cluster
-from controller.sim.combined import COMBINED
 from controller.sim.endless import Endless, noticed
-from controller.sim.faults import FAULTS
 from controller.sim.history import History
 from controller.sim.late import LATE
 from controller.sim.load.clients import Client, clients_of
 from controller.sim.load.keyed import KEYED, KeyedProducer
 from controller.sim.load.ledger import Ledger
 from controller.sim.load.member import Member
-from controller.sim.operations import OPERATIONS as PLAIN
 from controller.sim.oracles import brokers, zookeeper
 from controller.sim.oracles.compacted import newest_of_each_key_is_left
 from controller.sim.plan import Plan, Step
 from controller.sim.questions.every import wrong_answers
 from controller.sim.shape import TOPIC
-from controller.sim.turn import NOTHING, NothingThere, Turn
+from controller.sim.steps.combined import COMBINED
+from controller.sim.steps.faults import FAULTS
+from controller.sim.steps.operations import OPERATIONS as PLAIN
+from controller.sim.steps.turn import NOTHING, NothingThere, Turn
 from controller.sim.watchers import Watchers
 from controller.wire.types import TopicPartition
 from controller.world.simulated.loop import Deadlock

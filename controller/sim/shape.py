@@ -22,6 +22,8 @@ SETTINGS: Final = {
 }
 #: The main topic. Its records are never deleted by an operation, so every acknowledged one must be there at the end.
 TOPIC: Final = "t"
+#: Topics that come and go.
+SIDE_TOPICS: Final = ("side-1", "side-2")
 #: The topic that the administrator moves by the tool; nobody else moves it, or gives it throttles.
 TOOLED: Final = ("tooled-1", "tooled-2")
 

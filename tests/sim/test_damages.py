@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from controller.sim.closing import no_coordinator
-from controller.sim.foreign import FOREIGN
-from controller.sim.moments import MOMENTS
 from controller.sim.plan import Plan, Step
 from controller.sim.play import play
 from controller.sim.shape import Shape
-from controller.sim.twists import TWISTS
+from controller.sim.steps.foreign import FOREIGN
+from controller.sim.steps.moments import MOMENTS
+from controller.sim.steps.twists import TWISTS
 
 pytestmark = [pytest.mark.sim, pytest.mark.long]
 SHAPE = Shape(brokers=3, controllers=2, partitions=2, idempotent_producers=1, lag_time_max_ms=1000)

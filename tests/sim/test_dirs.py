@@ -16,10 +16,8 @@ import pytest
 
 from broker_sim.log import checkpoints
 from broker_sim.log.errors import StorageFailure
-from controller.sim import small_print
 from controller.sim.cluster import Cluster
 from controller.sim.disk import SimulatedDisk
-from controller.sim.log_troubles import fill
 from controller.sim.oracles.dirs import Dirs
 from controller.sim.oracles.groups import nobody_waits_who_was_answered
 from controller.sim.oracles.tasks import Tasks
@@ -27,8 +25,10 @@ from controller.sim.plan import plan_of
 from controller.sim.play import play
 from controller.sim.programs import Programs
 from controller.sim.shape import Shape
-from controller.sim.slow_disks import SEGMENTS, new_topic
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.steps import small_print
+from controller.sim.steps.log_troubles import fill
+from controller.sim.steps.slow_disks import SEGMENTS, new_topic
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import SetData

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller.sim.faults import kill_at_write
-from controller.sim.turn import Turn
-from controller.sim.twists import die_when_cancelled, move
+from controller.sim.steps.faults import kill_at_write
+from controller.sim.steps.turn import Turn
+from controller.sim.steps.twists import die_when_cancelled, move
 from controller.wire import fault_scenario as scenario
 from controller.wire.protocol import ApiKey
 from controller.wire.records import build_values

@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
-from controller.sim.aftermath import AFTERMATH
-from controller.sim.corners import CORNERS
 from controller.sim.disk import SimulatedDisk
-from controller.sim.foreign import FOREIGN
-from controller.sim.held import HELD
-from controller.sim.in_vain import IN_VAIN
 from controller.sim.late import LATE, NARROW_STEPS, NEED_DIRS, is_narrow, steps_of, troubles_of
 from controller.sim.load.replica_prober import ReplicaProber
-from controller.sim.log_troubles import LOG_TROUBLES
-from controller.sim.moments import CALM, MOMENTS
 from controller.sim.plan import draw_plan, plan_of
 from controller.sim.play import KINDS, OPERATIONS, play
-from controller.sim.resettled import RESETTLED
-from controller.sim.ruins import RUINED, flip
-from controller.sim.seldom import SELDOM
-from controller.sim.slow_disks import SLOW
-from controller.sim.small_print import SMALL_PRINT
-from controller.sim.tooled import TOOLS
-from controller.sim.twists import TWISTS
-from controller.sim.unheard import UNHEARD
-from controller.sim.winding import WINDING
+from controller.sim.steps.aftermath import AFTERMATH
+from controller.sim.steps.corners import CORNERS
+from controller.sim.steps.foreign import FOREIGN
+from controller.sim.steps.held import HELD
+from controller.sim.steps.in_vain import IN_VAIN
+from controller.sim.steps.log_troubles import LOG_TROUBLES
+from controller.sim.steps.moments import CALM, MOMENTS
+from controller.sim.steps.resettled import RESETTLED
+from controller.sim.steps.ruins import RUINED, flip
+from controller.sim.steps.seldom import SELDOM
+from controller.sim.steps.slow_disks import SLOW
+from controller.sim.steps.small_print import SMALL_PRINT
+from controller.sim.steps.tooled import TOOLS
+from controller.sim.steps.twists import TWISTS
+from controller.sim.steps.unheard import UNHEARD
+from controller.sim.steps.winding import WINDING
 from controller.wire.errors import ErrorCode
 from controller.wire.records import build_values
 

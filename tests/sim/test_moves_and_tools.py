@@ -17,7 +17,6 @@ from controller.admin.reassignment import execute, throttles, verify
 from controller.admin.toolkit.options import Arguments
 from controller.core.events import TopicDeletionStopReplicaResponseReceived
 from controller.core.transitions import ReplicaState
-from controller.sim import tooled
 from controller.sim.history import StateWritten
 from controller.sim.late import LATE
 from controller.sim.oracles import throttles as oracle
@@ -29,8 +28,9 @@ from controller.sim.oracles.zookeeper import Writes
 from controller.sim.plan import Plan, Step
 from controller.sim.play import play
 from controller.sim.shape import TOPIC, Shape
-from controller.sim.tooled import TOOLS
-from controller.sim.winding import WINDING
+from controller.sim.steps import tooled
+from controller.sim.steps.tooled import TOOLS
+from controller.sim.steps.winding import WINDING
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrEntry, LeaderAndIsrRequest, StopReplicaEntry, StopReplicaRequest
 from controller.wire.errors import ErrorCode

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from controller.sim.late import LATE, is_narrow
 from controller.sim.plan import ALWAYS, Plan, draw_plan
-from controller.sim.play import KINDS, Outcome
+from controller.sim.play import KINDS, OPERATIONS, Outcome
 from controller.sim.report import command_of
 from controller.sim.shape import Shape, ShapeError
 from controller.sim.shrink import shrink
+from controller.sim.steps.faults import FAULTS
 
 SEEDS = range(400)
 
@@ -124,3 +127,18 @@ def test_no_more_worlds_are_played_than_asked_for() -> None:
 
     shrink(draw_plan(1, KINDS, ["steps=18"]), plays_max=7, played=played)
     assert plays <= 7
+
+
+def room_of(kind: str) -> str:
+    """The module of `controller/sim/steps` in which a kind of step is."""
+    return {**FAULTS, **OPERATIONS, **LATE}[kind].__module__.rpartition(".")[2]
+
+
+def test_the_page_says_in_which_share_of_worlds_what_happens() -> None:
+    page = (Path(__file__).parents[2] / "docs/simulation.md").read_text()
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (\d+) % \|", page, re.MULTILINE)
+    shares = {frozenset(re.findall("`(.*?)`", names)): int(share) / 100 for names, share in rows}
+    assert {room for rooms in shares for room in rooms} == {room_of(kind) for kind in (*KINDS, *LATE)}
+    happened = [{room_of(step.kind) for step in draw_plan(seed, KINDS).steps} for seed in SEEDS]
+    for rooms, share in shares.items():
+        assert abs(sum(bool(rooms & world) for world in happened) / len(happened) - share) < 0.09, rooms

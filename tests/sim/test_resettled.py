@@ -11,11 +11,11 @@ import pytest
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.retention import may_die
 from broker_sim.groups.values import Join, JoinAnswer
-from controller.sim.held import JOINS, Coordinator
 from controller.sim.load.ledger import Ledger, Partition
 from controller.sim.plan import plan_of
 from controller.sim.play import Play, play
-from controller.sim.turn import NothingThere
+from controller.sim.steps.held import JOINS, Coordinator
+from controller.sim.steps.turn import NothingThere
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 

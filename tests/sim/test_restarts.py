@@ -17,7 +17,7 @@ from broker_sim.log.log import Log
 from broker_sim.log.producers import ProducerStates
 from controller.sim.disk import SimulatedDisk
 from controller.sim.oracles.restarts import Found, Restarts, differences, read_plainly
-from controller.sim.ruins import RUINS
+from controller.sim.steps.ruins import RUINS
 from controller.wire import log_events as ev
 from controller.wire.records import Record, build_batch
 from controller.wire.trace import TraceEvent

@@ -14,8 +14,7 @@ from typing import Any, Final
 from controller.sim.cluster import Cluster
 from controller.sim.load.consumer import find_coordinator, join_body
 from controller.sim.load.links import ANSWER_S, CallFailed, Links
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.shape import TOPIC
+from controller.sim.shape import SIDE_TOPICS, TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 

@@ -13,7 +13,7 @@ from controller.sim.cluster import Cluster
 from controller.sim.load.group_probes import FAR
 from controller.sim.load.links import Links
 from controller.sim.load.probing import keep_asking
-from controller.sim.operations import SIDE_TOPICS
+from controller.sim.shape import SIDE_TOPICS
 from controller.wire.protocol import ApiKey
 
 PAUSE_S: Final = 0.5

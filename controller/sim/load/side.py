@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from controller.sim.cluster import Cluster
 from controller.sim.load.links import CallFailed, Links
-from controller.sim.operations import SIDE_TOPICS
+from controller.sim.shape import SIDE_TOPICS
 from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch
 

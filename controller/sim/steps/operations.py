@@ -9,14 +9,12 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from controller.sim.faults import kill_at_write
-from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS, TOPIC
+from controller.sim.steps.faults import kill_at_write
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Create, Delete, SetData, ZkOp
 
-#: Topics that come and go.
-SIDE_TOPICS: Final = ("side-1", "side-2")
 #: Settings that such a topic is created with: nobody promises that its records stay.
 SIDE_CONFIGS: Final[tuple[dict[str, str], ...]] = (
     {},

@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from broker_sim.log.log import Log
-from controller.sim.combined import THROTTLED, lose
-from controller.sim.held import Coordinator, coordinator_of, until
 from controller.sim.load.consumer import join_body
-from controller.sim.log_troubles import fill, replicas_of
-from controller.sim.moments import CALM_S
-from controller.sim.operations import alter_configs
 from controller.sim.shape import TOPIC
-from controller.sim.slow_disks import COMPACTED_S, SEGMENTS, has_configs, new_topic
-from controller.sim.turn import NothingThere, Turn
-from controller.sim.twists import free_brokers, move
+from controller.sim.steps.combined import THROTTLED, lose
+from controller.sim.steps.held import Coordinator, coordinator_of, until
+from controller.sim.steps.log_troubles import fill, replicas_of
+from controller.sim.steps.moments import CALM_S
+from controller.sim.steps.operations import alter_configs
+from controller.sim.steps.slow_disks import COMPACTED_S, SEGMENTS, has_configs, new_topic
+from controller.sim.steps.turn import NothingThere, Turn
+from controller.sim.steps.twists import free_brokers, move
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from controller.sim.combined import lose
-from controller.sim.operations import SIDE_TOPICS, alter_configs
-from controller.sim.turn import NothingThere, Turn
-from controller.sim.twists import HalfMoved, free_brokers, half_moved, move, until_in_sync
-from controller.sim.unheard import in_time, lead_alone, led_with_a_free_broker
-from controller.sim.winding import create, refuse_writes
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose
+from controller.sim.steps.operations import alter_configs
+from controller.sim.steps.turn import NothingThere, Turn
+from controller.sim.steps.twists import HalfMoved, free_brokers, half_moved, move, until_in_sync
+from controller.sim.steps.unheard import in_time, lead_alone, led_with_a_free_broker
+from controller.sim.steps.winding import create, refuse_writes
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import ZkCode
 

@@ -8,13 +8,13 @@ import errno
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller.sim.combined import lose, who_serves
-from controller.sim.log_troubles import PLAIN, fill, made
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.turn import Turn
-from controller.sim.twists import FAR_S, half_moved, move
-from controller.sim.unheard import leave_to_who_has_not_begun, when_written
-from controller.sim.winding import refuse_writes
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose, who_serves
+from controller.sim.steps.log_troubles import PLAIN, fill, made
+from controller.sim.steps.turn import Turn
+from controller.sim.steps.twists import FAR_S, half_moved, move
+from controller.sim.steps.unheard import leave_to_who_has_not_begun, when_written
+from controller.sim.steps.winding import refuse_writes
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Check, GetData, ZkCode, ZkOp
 from controller.world.simulated.net import Latency

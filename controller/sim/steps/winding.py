@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controller.sim.combined import lose
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Check, Create, Multi, ZkCode, ZkOp
 

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from broker_sim.log.checkpoints import HIGH_WATERMARK_FILE
 from broker_sim.log.log import Log
-from controller.sim.combined import lose
-from controller.sim.held import kept_nothing, until
-from controller.sim.log_troubles import PLAIN, fill, made, replicas_of
-from controller.sim.moments import CALM_S
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.ruins import leads
-from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS, TOPIC
+from controller.sim.steps.combined import lose
+from controller.sim.steps.held import kept_nothing, until
+from controller.sim.steps.log_troubles import PLAIN, fill, made, replicas_of
+from controller.sim.steps.moments import CALM_S
+from controller.sim.steps.ruins import leads
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.records import Record, build_batch
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller.sim.combined import ASKED, lose
-from controller.sim.operations import create_topic, elect, reassign
 from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.steps.combined import ASKED, lose
+from controller.sim.steps.operations import create_topic, elect, reassign
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.zk_operations import Check, GetChildren, GetData, Multi, SetData, ZkCode, ZkOp
 from controller.world.simulated.net import Latency
 

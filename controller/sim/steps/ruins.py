@@ -16,10 +16,10 @@ from typing import Final
 from broker_sim.log import checkpoints
 from broker_sim.log.leader_epochs import FILE_NAME as EPOCH_FILE
 from broker_sim.log.log_dir import parse_folder_name
-from controller.sim.combined import lose
-from controller.sim.log_troubles import PLAIN, fill, made
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose
+from controller.sim.steps.log_troubles import PLAIN, fill, made
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.records import BatchHeader, CorruptBatch, batches
 from controller.wire.types import TopicPartition

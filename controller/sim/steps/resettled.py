@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from controller.sim.combined import lose
-from controller.sim.held import Coordinator, coordinator_of, until
 from controller.sim.load.consumer import fetch_body, join_body
-from controller.sim.log_troubles import fill
-from controller.sim.moments import CALM_S
 from controller.sim.shape import TOPIC
-from controller.sim.slow_disks import new_topic
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.steps.combined import lose
+from controller.sim.steps.held import Coordinator, coordinator_of, until
+from controller.sim.steps.log_troubles import fill
+from controller.sim.steps.moments import CALM_S
+from controller.sim.steps.slow_disks import new_topic
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition

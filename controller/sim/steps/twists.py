@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.sim.combined import lose
 from controller.sim.history import parsed
 from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
-from controller.sim.winding import refuse_writes
+from controller.sim.steps.combined import lose
+from controller.sim.steps.turn import NothingThere, Turn
+from controller.sim.steps.winding import refuse_writes
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkCode, ZkOp, ZkResult
 from controller.world.simulated.net import Latency

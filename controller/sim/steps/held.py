@@ -11,13 +11,12 @@ from typing import Any, Final
 
 from broker_sim.broker import Broker
 from controller.rules.hashing import group_partition
-from controller.sim.combined import lose
 from controller.sim.load.consumer import join_body
-from controller.sim.log_troubles import fill, made
-from controller.sim.moments import CALM_S
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS, TOPIC
+from controller.sim.steps.combined import lose
+from controller.sim.steps.log_troubles import fill, made
+from controller.sim.steps.moments import CALM_S
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.types import GROUP_METADATA_TOPIC

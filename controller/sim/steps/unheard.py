@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from controller.sim.combined import lose, who_serves
 from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
-from controller.sim.twists import FAR_S, die_when_cancelled, free_brokers, half_moved, move, until_in_sync
-from controller.sim.winding import refuse_writes
+from controller.sim.steps.combined import lose, who_serves
+from controller.sim.steps.turn import NothingThere, Turn
+from controller.sim.steps.twists import FAR_S, die_when_cancelled, free_brokers, half_moved, move, until_in_sync
+from controller.sim.steps.winding import refuse_writes
 from controller.wire.zk_operations import Check, GetData, Multi, SetData, ZkCode, ZkOp, ZkResult
 from controller.world.simulated.net import Latency
 from controller.world.simulated.zk_session import SimulatedSession

@@ -11,11 +11,11 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from controller.sim.combined import ASKED, lose
 from controller.sim.history import parsed
-from controller.sim.operations import SIDE_TOPICS, alter_topic_config
-from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS, TOPIC
+from controller.sim.steps.combined import ASKED, lose
+from controller.sim.steps.operations import alter_topic_config
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
 from controller.wire.zk_operations import Create, Delete, Multi, SetData, ZkOp, ZkResult

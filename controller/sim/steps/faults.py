@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.zk_operations import (
     Check,
     Create,

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from broker_sim.log import checkpoints
-from controller.sim.combined import lose
 from controller.sim.disk import WRITE_BACK_S
-from controller.sim.log_troubles import PLAIN, fill, limit_moves, made, move_dirs, replicas_of
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.ruins import UNCLEAN, flip, leads, recovery_point
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose
+from controller.sim.steps.log_troubles import PLAIN, fill, limit_moves, made, move_dirs, replicas_of
+from controller.sim.steps.ruins import UNCLEAN, flip, leads, recovery_point
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
 

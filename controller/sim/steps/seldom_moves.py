@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from controller.sim.combined import lose, who_serves
 from controller.sim.history import parsed
-from controller.sim.log_troubles import fill
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.turn import NothingThere, Turn
-from controller.sim.twists import half_moved, move, until_in_sync
-from controller.sim.unheard import in_time, lead_alone
-from controller.sim.winding import refuse_writes
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose, who_serves
+from controller.sim.steps.log_troubles import fill
+from controller.sim.steps.turn import NothingThere, Turn
+from controller.sim.steps.twists import half_moved, move, until_in_sync
+from controller.sim.steps.unheard import in_time, lead_alone
+from controller.sim.steps.winding import refuse_writes
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Create, SetData, ZkCode
 

@@ -9,15 +9,14 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from controller.sim.combined import lose, who_serves
 from controller.sim.history import parsed
-from controller.sim.operations import SIDE_TOPICS
-from controller.sim.seldom_moves import MOVES, SELDOM_MOVES, make, wish
-from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
-from controller.sim.twists import move
-from controller.sim.unheard import in_time, led_with_a_free_broker
-from controller.sim.winding import refuse_writes
+from controller.sim.shape import SIDE_TOPICS, TOPIC
+from controller.sim.steps.combined import lose, who_serves
+from controller.sim.steps.seldom_moves import MOVES, SELDOM_MOVES, make, wish
+from controller.sim.steps.turn import NothingThere, Turn
+from controller.sim.steps.twists import move
+from controller.sim.steps.unheard import in_time, led_with_a_free_broker
+from controller.sim.steps.winding import refuse_writes
 from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Check, Create, Exists, GetData, SetData, ZkCode, ZkOp, ZkResult
 from controller.world.simulated.zk_session import SimulatedSession

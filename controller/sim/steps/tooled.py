@@ -21,8 +21,6 @@ from controller.admin.commands import reassign_partitions
 from controller.admin.toolkit.machine import Machine
 from controller.sim.cluster import Cluster
 from controller.sim.history import parsed
-from controller.sim.log_troubles import fill
-from controller.sim.operations import alter_configs
 from controller.sim.oracles.disks import log_dirs
 from controller.sim.oracles.throttles import (
     DIR_RATE,
@@ -33,7 +31,9 @@ from controller.sim.oracles.throttles import (
     topic_throttles,
 )
 from controller.sim.shape import TOOLED
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.steps.log_troubles import fill
+from controller.sim.steps.operations import alter_configs
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 
 #: Bytes a second: moves take effect at once, or take a while.

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from controller.sim.operations import (
-    SIDE_TOPICS,
+from controller.sim.shape import SIDE_TOPICS, TOPIC
+from controller.sim.steps.operations import (
     alter_configs,
     alter_topic_config,
     create_topic,
@@ -21,8 +21,7 @@ from controller.sim.operations import (
     reassign_many,
     recreate_topic,
 )
-from controller.sim.shape import TOPIC
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey
 
 _Operation = Callable[[Turn], Coroutine[Any, Any, str]]

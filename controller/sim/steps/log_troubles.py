@@ -11,10 +11,11 @@ import errno
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
-from controller.sim.combined import lose
-from controller.sim.operations import SIDE_TOPICS, alter_configs
 from controller.sim.oracles.throttles import DIR_RATE
-from controller.sim.turn import NothingThere, Turn
+from controller.sim.shape import SIDE_TOPICS
+from controller.sim.steps.combined import lose
+from controller.sim.steps.operations import alter_configs
+from controller.sim.steps.turn import NothingThere, Turn
 from controller.wire.protocol import ApiKey, ProtocolError
 from controller.wire.records import Record, build_batch
 from controller.world.simulated.net import Latency
