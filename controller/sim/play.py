@@ -154,7 +154,7 @@ class Play:
         await self.until(
             lambda: "; ".join(brokers.metadata_is_zookeepers(cluster, history)), REST_S, "brokers know all"
         )
-        return await wrong_answers(cluster, random.Random(f"{self.plan.seed}/questions"))
+        return await wrong_answers(cluster, self.plan.seed)
 
     def _power_lost(self, number: int) -> None:
         """What was not synced is not promised, wherever the broker has a log: also where it has not heard of it yet."""

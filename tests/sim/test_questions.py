@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -95,7 +94,7 @@ def test_a_sound_cluster_answers_right_in_every_version_and_is_then_as_it_was(tm
             await _rests(cluster)
             before = cluster.partitions()
             for seed in range(30):
-                assert await wrong_answers(cluster, random.Random(seed)) == []
+                assert await wrong_answers(cluster, seed) == []
         assert cluster.partitions() == before
         asked = {key: sorted(version for other, version in cluster.asked if other == key) for key in TOLD}
         assert {key for key, _ in cluster.asked} == set(TOLD)
@@ -116,7 +115,7 @@ def test_clients_with_a_listener_of_their_own_are_answered_right_and_reach_no_ot
         cluster = Asked(world, tmp_path, shape=replace(SHAPE, first_id=0, client_listener=True))
         with cluster.logging():
             await _rests(cluster)
-            assert await wrong_answers(cluster, random.Random(1)) == []
+            assert await wrong_answers(cluster, 1, in_full=True) == []
         assert sorted(cluster.brokers) == [0, 1, 2]
         for machine, ports in (("client", {9094}), ("broker-1", {9092, 9094})):
             assert {port for port in (9092, 9094) if await _reaches(world, machine, port)} == ports
@@ -159,10 +158,10 @@ async def _is_noted(cluster: Asked, key: ApiKey, name: str) -> bool:
                     changed.append(row)
 
         cluster.change = change
-        wrong = await wrong_answers(cluster, random.Random(f"{name} {seed}"))
+        wrong = await wrong_answers(cluster, f"{name} {seed}", in_full=True)
         cluster.change = lambda asked, answer: None
         if changed:
-            await wrong_answers(cluster, random.Random(name))  # what a conversation that went wrong has left goes
+            await wrong_answers(cluster, name)  # what a conversation that went wrong has left goes
             return bool(wrong)
         assert wrong == []
     return False

@@ -21,10 +21,10 @@ SHOWN: Final = 400
 
 
 class Inquiry:
-    """Of one cluster at rest. `wrong` collects."""
+    """Of one cluster at rest. `chance` is the stream of the question that is asked; `wrong` collects."""
 
-    def __init__(self, cluster: Cluster, chance: random.Random) -> None:
-        self.cluster, self.chance = cluster, chance
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.chance = cluster, random.Random(0)
         self.wrong: list[str] = []
 
     @property
