@@ -29,6 +29,7 @@ from controller.sim.oracles.restarts import Restarts
 from controller.sim.oracles.tasks import Tasks
 from controller.sim.oracles.traced import Traced, WatchedTrace
 from controller.sim.oracles.transitions import Transitions
+from controller.sim.oracles.twin import Twins
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import WatchEvent
 
@@ -88,6 +89,7 @@ class Watchers:
         self.inside = Inside(cluster, history)
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
+        self.twins = Twins(cluster, history, self.calm.what_counts)
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
         self.restarts, self.dirs, self.tasks = Restarts(cluster), Dirs(cluster), Tasks()
@@ -146,6 +148,7 @@ class Watchers:
             *self.requests.given_up(),
             *self.channels.problems(),
             *self.calm.problems(),
+            *self.twins.problems(),
         ]
         for broker_id, tp, replica in brokers.replicas(self._cluster):
             self.traced.looked_at(broker_id, self._cluster.brokers[broker_id], tp, replica.hw)

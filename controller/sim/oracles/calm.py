@@ -55,7 +55,7 @@ class Calm:
         """What does not hold although it has been calm for long enough. Nothing while it is not."""
         yield from self._beliefs.problems()
         cluster, now_s = self._cluster, self._cluster.world.loop.time()
-        if (seen := self._what_counts()) is None or seen != self._seen:
+        if (seen := self.what_counts()) is None or seen != self._seen:
             self._seen, self._since_s = seen, now_s
             return
         wait_s = CALM_S + 2 * self._lag_s
@@ -79,7 +79,7 @@ class Calm:
     def _lag_s(self) -> float:
         return int(self._cluster.settings["replica.lag.time.max.ms"]) / 1000
 
-    def _what_counts(self) -> object:
+    def what_counts(self) -> object:
         """What must stay as it is; None while anything is disturbed."""
         cluster = self._cluster
         world, active = cluster.world, cluster.active_controller()

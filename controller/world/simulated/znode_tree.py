@@ -7,7 +7,7 @@ watches it fires, in which order). Held to the same tests as the real server (`t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from controller.wire.zk_operations import (
@@ -76,6 +76,14 @@ class ZnodeTree:
     def paths(self) -> list[str]:
         """All paths, sorted."""
         return sorted(self._znodes)
+
+    def copy(self) -> ZnodeTree:
+        """Another tree with the same znodes, which refuses nothing."""
+        other = ZnodeTree()
+        other.zxid = self.zxid
+        other._znodes = {path: replace(z, children=dict(z.children)) for path, z in self._znodes.items()}
+        other._ephemerals = {session: dict(paths) for session, paths in self._ephemerals.items()}
+        return other
 
     def read(self, op: ZkReadOp) -> ZkResult:
         """Answers a read; watches are the caller's business."""
