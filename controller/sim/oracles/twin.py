@@ -9,7 +9,7 @@ Source: Kafka 3.9 `KafkaController.onControllerFailover`; spec controller.md §3
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
 from itertools import product, starmap
 from typing import Any, Final
@@ -24,7 +24,7 @@ from controller.core.events import (
     TopicDeletionStopReplicaResponseReceived,
 )
 from controller.core.state import ClusterState
-from controller.core.transitions import ReplicaState
+from controller.core.transitions import PartitionState, ReplicaState
 from controller.core.view import ClusterView
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
@@ -34,13 +34,21 @@ from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopRep
 from controller.wire.errors import ErrorCode
 from controller.wire.types import PartitionReplica, TopicPartition
 from controller.wire.zk_operations import Delete, Exists, GetChildren, ZkResult
-from controller.wire.znodes import ControllerEpochZNode, ControllerZNode
+from controller.wire.znodes import (
+    ControllerEpochZNode,
+    ControllerZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+    TopicPartitionStateZNode,
+)
 from controller.world.simulated.znode_tree import ZnodeTree
 
 #: No session of a world has it.
 SESSION: Final = -7
 #: What every new controller writes.
 OF_THE_OFFICE: Final = frozenset((ControllerZNode.path, ControllerEpochZNode.path))
+#: What an operator wishes by znode. Only its creation is noticed, so a twin is not shown what has been written over.
+WISHES: Final = frozenset((ReassignPartitionsZNode.path, PreferredReplicaElectionZNode.path))
 #: Events that a take-over leads to: far fewer.
 EVENTS_MAX: Final = 1_000
 #: After so many virtual seconds in which ZooKeeper stays as it is, all that is under way has come.
@@ -55,7 +63,8 @@ class Twin:
         self.tree, self._dirs, self._now_ms = tree.copy(), of.offline_dirs, now_ms
         self._events = deque[Event]()
         self.watched: set[tuple[str, str]] = set()
-        self.tree.write(Delete(ControllerZNode.path), session=SESSION, now_ms=now_ms)
+        for path in (ControllerZNode.path, *WISHES):
+            self.tree.write(Delete(path), session=SESSION, now_ms=now_ms)
         self.state = ClusterState(of.controller_id, replace(of.settings, trace=False))
         for other in of.brokerless:
             self.state.brokerless_seen(other)
@@ -120,45 +129,58 @@ class Twin:
                     self._events.append(TopicDeletionStopReplicaResponseReceived(broker, ErrorCode.NONE, errors))
 
 
-def _replica_states(state: ClusterView) -> dict[PartitionReplica, ReplicaState]:
-    """Of all replicas of a live broker or of the assignment. Whoever is added by a move is new until the move ends, and
-    online for who finds it when it takes office."""
-    partitions = list(state.all_partitions())
-    replicas = {*state.replicas_of(partitions), *starmap(PartitionReplica, product(partitions, state.live_brokers))}
-    found = {replica: state.replica_state(replica) for replica in replicas}
-    moving = state.partitions_being_reassigned
-    return {
-        replica: ReplicaState.ONLINE if seen is ReplicaState.NEW and replica.topic_partition in moving else seen
-        for replica, seen in found.items()
-        if seen is not ReplicaState.NON_EXISTENT
-    }
+def _partition_states(state: ClusterView, but_for: Set[str]) -> dict[TopicPartition, PartitionState]:
+    return {tp: state.partition_state(tp) for tp in state.all_partitions() if tp.topic not in but_for}
 
 
-#: What both must believe alike.
-ALIKE: Final[dict[str, Callable[[ClusterView], Any]]] = {
-    "brokers": lambda state: dict(state.live_brokers),
-    "topics": lambda state: set(state.topics),
-    "topic ids": lambda state: dict(state.topic_ids),
-    "contents of topics": lambda state: {topic: state.topic_content(topic) for topic in state.topics},
-    "leaders": lambda state: {tp: led.leader for tp, led in state.leaderships.items()},
-    "ISRs": lambda state: {tp: frozenset(led.isr) for tp, led in state.leaderships.items()},
-    "partition states": lambda state: {tp: state.partition_state(tp) for tp in state.all_partitions()},
+def _replica_states(state: ClusterView, but_for: Set[str]) -> dict[PartitionReplica, ReplicaState]:
+    """On brokers that live. Who was not there when its topic was made counts as online until it has died once, and who
+    is added by a move as new until the move ends: a successor does not tell them from others."""
+    partitions = [tp for tp in state.all_partitions() if tp.topic not in but_for]
+    replicas = starmap(PartitionReplica, product(partitions, state.live_brokers))
+    old = (r for r in replicas if r.replica not in state.assignment(r.topic_partition).adding_replicas)
+    found = {replica: state.replica_state(replica) for replica in old}
+    return {replica: seen for replica, seen in found.items() if seen is not ReplicaState.NON_EXISTENT}
+
+
+def _gauges(state: ClusterView, but_for: Set[str]) -> dict[str, int]:
+    apart = {IMBALANCE, *(OF_DELETIONS if but_for else ())}
+    return {name: value for name, value in state.gauges().items() if name not in apart}
+
+
+IMBALANCE: Final = "PreferredReplicaImbalanceCount"
+OF_DELETIONS: Final = ("ReplicasToDeleteCount", "ReplicasIneligibleToDeleteCount")
+#: What both must believe alike, but for the topics whose deletion has begun, which a successor begins anew.
+ALIKE: Final[dict[str, Callable[[ClusterView, Set[str]], Any]]] = {
+    "brokers": lambda state, _: dict(state.live_brokers),
+    "topics": lambda state, _: set(state.topics),
+    "topic ids": lambda state, _: dict(state.topic_ids),
+    "contents of topics": lambda state, _: {topic: state.topic_content(topic) for topic in state.topics},
+    "leaders": lambda state, _: {tp: led.leader for tp, led in state.leaderships.items()},
+    "ISRs": lambda state, _: {tp: frozenset(led.isr) for tp, led in state.leaderships.items()},
+    "partition states": _partition_states,
     "replica states": _replica_states,
-    "moves": lambda state: set(state.partitions_being_reassigned),
-    "moves that wait": lambda state: set(state.moves_that_wait),
-    "watched states": lambda state: set(state.watched_states),
-    "topics to be deleted": lambda state: set(state.topics_to_be_deleted),
-    "begun deletions": lambda state: set(state.topics_with_deletion_started),
-    "topics ineligible for deletion": lambda state: set(state.topics_ineligible_for_deletion),
-    "gauges": lambda state: state.gauges(),
+    "moves": lambda state, _: set(state.partitions_being_reassigned),
+    "moves that wait": lambda state, _: set(state.moves_that_wait),
+    "watched states": lambda state, _: {
+        tp for tp in state.watched_states if tp.topic not in state.topics_to_be_deleted
+    },
+    "topics to be deleted": lambda state, _: set(state.topics_to_be_deleted),
+    "begun deletions": lambda state, but_for: state.topics_with_deletion_started - but_for,
+    "topics ineligible for deletion": lambda state, _: set(state.topics_ineligible_for_deletion),
+    "gauges": _gauges,
+    IMBALANCE: lambda state, _: {state.gauges()[IMBALANCE]},
 }
+#: What follows from ISRs: leaders tell the controller of those that they wrote after a while.
+BY_ISRS: Final = frozenset(("ISRs", IMBALANCE))
 
 
 def differs(state: ClusterView, twin: ClusterView, *, isrs_were_noticed: bool) -> Iterator[str]:
-    """What whoever is in office believes, and a twin would not. What leaders wrote they tell after a while."""
+    """What whoever is in office believes, and a twin would not."""
+    begun = set(state.topics_with_deletion_started)
     for what, of in ALIKE.items():
-        mine, other = of(state), of(twin)
-        if mine != other and (what != "ISRs" or isrs_were_noticed):
+        mine, other = of(state, begun), of(twin, begun)
+        if mine != other and (what not in BY_ISRS or isrs_were_noticed):
             yield f"of {what} it believes {_apart(mine, other)}, a successor would believe {_apart(other, mine)}"
 
 
@@ -183,15 +205,18 @@ class Twins:
     def problems(self) -> Iterator[str]:
         """What differs. Nothing while something may still be under way."""
         cluster, now_s = self._cluster, self._cluster.world.loop.time()
-        tree = cluster.world.zookeeper.tree
-        seen = tree.zxid, self._what_counts()
+        zookeeper = cluster.world.zookeeper
+        tree = zookeeper.tree
+        seen = tree.zxid, self._what_counts(), tuple(zookeeper.connected)
         if seen != self._seen:
             self._seen, self._since_s = seen, now_s
         noticed = now_s - self._history.last_isr_s >= NOTICED_S
         if seen[1] is None or now_s - self._since_s < STILL_S or self._compared == (tree.zxid, noticed):
             return
-        controller = cluster.controllers[cluster.active_controller() or 0]
-        if not _is_idle(controller):
+        number = cluster.active_controller() or 0
+        controller = cluster.controllers[number]
+        hears = controller.state.session_id in zookeeper.connected and not cluster.machine(number).is_stopped
+        if not hears or not _is_idle(controller):
             return
         self._compared = tree.zxid, noticed
         self.looked += 1
@@ -201,17 +226,17 @@ class Twins:
             return  # somebody has damaged a registration: who has read it before goes on with it
         for wrong in (
             *differs(state, twin.state, isrs_were_noticed=noticed),
-            *_left_undone(tree, twin),
+            *left_undone(tree, twin),
             *self._unwatched(controller, twin),
         ):
             yield f"controller {state.controller_id}: {wrong}"
 
     def _unwatched(self, controller: Controller, twin: Twin) -> Iterator[str]:
         session = controller.state.session_id
-        watches = self._cluster.world.zookeeper.watches
+        watches, tree = self._cluster.world.zookeeper.watches, self._cluster.world.zookeeper.tree
         for kind, path in sorted(twin.watched):
             watchers = watches.child_watchers(path) if kind == "children" else watches.data_watchers(path)
-            if session not in watchers:
+            if session not in watchers and not (path in WISHES and tree.get(path)):
                 yield f"does not watch the {kind} of {path}, as a successor would"
 
 
@@ -222,10 +247,21 @@ def _is_idle(controller: Controller) -> bool:
     return bool(state.serving and not is_waiting and not controller.channels.pending(state.live_brokers)())
 
 
-def _left_undone(tree: ZnodeTree, twin: Twin) -> Iterator[str]:
-    paths = {*tree.paths(), *twin.tree.paths()} - OF_THE_OFFICE
+def left_undone(tree: ZnodeTree, twin: Twin) -> Iterator[str]:
+    """What a twin that took office on a copy of this tree has changed."""
+    paths = {*tree.paths(), *twin.tree.paths()} - OF_THE_OFFICE - WISHES - set(_strangers(tree, twin.state))
     if left := sorted(path for path in paths if says(tree, path) != says(twin.tree, path)):
         yield f"has left undone what a successor would write: {left}"
+
+
+def _strangers(tree: ZnodeTree, state: ClusterView) -> Iterator[str]:
+    """Of partitions whose leader has taken somebody into the ISR who is no replica: a new term takes it out, and no
+    sooner. docs/deviations.md."""
+    for tp in state.all_partitions():
+        znode = tree.get(path := TopicPartitionStateZNode.path(tp))
+        written = parsed(znode.payload) if znode is not None else None
+        if written is not None and not set(written["isr"]) <= set(state.assignment(tp).replicas):
+            yield path
 
 
 def says(tree: ZnodeTree, path: str) -> object:
