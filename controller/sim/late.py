@@ -22,6 +22,7 @@ from controller.sim.steps.moments import CALM, CALM_S, MOMENTS
 from controller.sim.steps.operations import OPERATIONS
 from controller.sim.steps.resettled import RESETTLED
 from controller.sim.steps.ruins import RUINED
+from controller.sim.steps.second_terms import SECOND_TERMS
 from controller.sim.steps.seldom import SELDOM
 from controller.sim.steps.slow_disks import SLOW
 from controller.sim.steps.small_print import SMALL_PRINT
@@ -34,7 +35,7 @@ from controller.sim.steps.winding import WINDING
 LATE: Final = {
     **dict(**LOG_TROUBLES, **WINDING, **TOOLS, **FOREIGN, **MOMENTS, **TWISTS),
     **dict(**CALM, **RUINED, **HELD, **UNHEARD, **IN_VAIN, **AFTERMATH, **CORNERS),
-    **dict(**SLOW, **RESETTLED, **SELDOM, **SMALL_PRINT),
+    **dict(**SLOW, **RESETTLED, **SELDOM, **SMALL_PRINT, **SECOND_TERMS),
 }
 #: Seconds before such a step.
 WAITS_S: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
@@ -71,6 +72,8 @@ RESET: Final = 0.08
 SELDOM_SHARE: Final = 0.1
 #: The share of worlds in which, last of all, brokers are held to the small print.
 HELD_TO_IT: Final = 0.1
+#: The share of worlds in which, last of all, a controller serves again after another.
+AGAIN: Final = 0.12
 #: The share of worlds whose controllers wait 2 s for the answer to a request, not 30.
 IMPATIENT: Final = 0.2
 #: The share of worlds whose brokers have little memory for requests, and how much: what is not given back is missed.
@@ -124,6 +127,8 @@ def shape_of(seed: int, shape: Shape) -> Shape:
     at_the_end = {kind for _, kind in (*_ruining(seed), *_last(seed))}
     if at_the_end & {"start_without_a_dir", "delete_off_a_failed_dir", "come_back_to_a_broker_with_a_failed_dir"}:
         shape = replace(shape, log_dirs=2)
+    if at_the_end & set(SECOND_TERMS):
+        shape = replace(shape, controllers=max(2, shape.controllers))
     if "cut_what_moves" in (kind for _, kind in _last(seed)):
         shape = replace(shape, log_dirs=2, fetch_bytes=SMALL_FETCH)
     asked = int(random.Random(f"{seed}/asks for offsets").random() < ASKED)
@@ -142,7 +147,7 @@ def narrow_kinds(seed: int) -> list[str]:
     """The kinds of step of a narrow world."""
     chance = random.Random(f"{seed}/narrow kinds")
     apart = {*CALM, *RUINED, *HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS}
-    apart |= {*SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT}
+    apart |= {*SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT, *SECOND_TERMS}
     late = [kind for kind in LATE if kind not in apart]
     return [*chance.sample(late, 2), *chance.sample([*OPERATIONS, *COMBINED], chance.choice((0, 1, 1)))]
 
@@ -249,7 +254,7 @@ def _last(seed: int) -> Iterator[tuple[float, str]]:
         *(("unhearing", UNHEARD, UNHEARD_SHARE), ("in vain", IN_VAIN, IN_VAIN_SHARE)),
         *(("returning", AFTERMATH, RETURNING), ("cornering", CORNERS, CORNERED)),
         *(("slowing", SLOW, SLOWED), ("resettling", RESETTLED, RESET), ("seldom", SELDOM, SELDOM_SHARE)),
-        ("small print", SMALL_PRINT, HELD_TO_IT),
+        *(("small print", SMALL_PRINT, HELD_TO_IT), ("serving again", SECOND_TERMS, AGAIN)),
     ):
         chance = random.Random(f"{seed}/{name}")
         for _ in range(chance.choice((1, 2)) if chance.random() < share else 0):

@@ -268,6 +268,8 @@ def test_moves_and_deletions_meet_what_hardly_ever_comes_together(kind: str, dir
         ("cancel_with_one_refusal", "cancelled: answered"),
         ("drop_a_leader_and_lose_who_stays", "its ISR was [3, 1]"),
         ("come_back_to_a_broker_with_a_failed_dir", "'answered', 'answered']"),
+        ("serve_again", "; all ended"),
+        ("serve_again", "; serves again"),
     ],
 )
 def test_what_seldom_comes(kind: str, says: str) -> None:

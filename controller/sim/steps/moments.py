@@ -35,7 +35,8 @@ def _refuse(turn: Turn, path: str, kinds: tuple[type, ...], for_s: float) -> Non
     turn.cluster.later(for_s, lambda: setattr(tree, "refusal", lambda _: None))
 
 
-def _expire(turn: Turn, number: int) -> None:
+def expire(turn: Turn, number: int) -> None:
+    """The session of this machine ends."""
     zookeeper = turn.cluster.world.zookeeper
     for session, machine in sorted(zookeeper.sessions.items()):
         if machine == turn.name(number):
@@ -119,7 +120,7 @@ async def expire_at_start(turn: Turn) -> str:
         if turn.name(number) in cluster.world.zookeeper.sessions.values():
             break
     await cluster.world.sleep(after_s)
-    _expire(turn, number)
+    expire(turn, number)
     return f"{turn.name(number)} after {after_s} s"
 
 
@@ -145,7 +146,7 @@ async def expire_with_a_queue(turn: Turn) -> str:
     asks = [elect, create_topic, reassign, *(turn.chance.choice(ASKED) for _ in range(2))]
     asked = [asyncio.ensure_future(ask(turn)) for ask in asks]
     await cluster.world.sleep(turn.chance.choice((0.05, 0.2)))
-    _expire(turn, number)
+    expire(turn, number)
     cluster.world.zookeeper.slow(None)
     await asyncio.gather(*asked, return_exceptions=True)
     return f"{turn.name(number)}: {', '.join(ask.__name__ for ask in asks)}"
