@@ -25,6 +25,7 @@ from controller.sim.steps.log_troubles import LOG_TROUBLES
 from controller.sim.steps.moments import CALM, MOMENTS
 from controller.sim.steps.resettled import RESETTLED
 from controller.sim.steps.ruins import RUINED, flip
+from controller.sim.steps.second_terms import SECOND_TERMS
 from controller.sim.steps.seldom import SELDOM
 from controller.sim.steps.slow_disks import SLOW
 from controller.sim.steps.small_print import SMALL_PRINT
@@ -38,11 +39,11 @@ from controller.wire.records import build_values
 pytestmark = [pytest.mark.sim, pytest.mark.long]
 SEEDS = range(200)
 #: What comes behind all that worlds had before.
-LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT}
+LAST = {*HELD, *UNHEARD, *IN_VAIN, *AFTERMATH, *CORNERS, *SLOW, *RESETTLED, *SELDOM, *SMALL_PRINT, *SECOND_TERMS}
 #: The shares of worlds that have them.
 SHARES = (
     *((HELD, 0.25), (UNHEARD, 0.15), (IN_VAIN, 0.1), (AFTERMATH, 0.2), (CORNERS, 0.15)),
-    *((SLOW, 0.1), (RESETTLED, 0.08), (SELDOM, 0.1), (SMALL_PRINT, 0.1)),
+    *((SLOW, 0.1), (RESETTLED, 0.08), (SELDOM, 0.1), (SMALL_PRINT, 0.1), (SECOND_TERMS, 0.12)),
 )
 
 
