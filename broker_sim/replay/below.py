@@ -17,14 +17,29 @@ def below(folder: Path) -> Iterator[Path]:
     own, linked = deque([folder]), deque[Path]()
     while own or linked:
         here = own.popleft() if own else linked.popleft()
-        with contextlib.suppress(OSError):
-            if (place := _place(here)) in seen:
-                continue
-            seen.add(place)
-            for path in here.iterdir():
-                yield path
-                if path.is_dir():
-                    (linked if path.is_symlink() else own).append(path)
+        try:
+            place = _place(here)
+            found = [] if place in seen else list(here.iterdir())
+        except OSError:
+            continue
+        seen.add(place)
+        for path in found:
+            yield path
+            if _is_folder(path):
+                (linked if path.is_symlink() else own).append(path)
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is one. A link that leads nowhere is none, also where the system refuses to follow it."""
+    with contextlib.suppress(OSError):
+        return path.is_file()
+    return False
+
+
+def _is_folder(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return path.is_dir()
+    return False
 
 
 def _place(folder: Path) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from broker_sim.replay.below import below
+from broker_sim.replay.below import below, is_file
 from broker_sim.replay.errors import ReplayRefused
 from broker_sim.replay.logs.lines import HEAD_PATTERN
 
@@ -101,7 +101,7 @@ def _all_files(paths: Sequence[Path], only: Sequence[str]) -> list[Path]:
         if path.is_file():
             found.add(path.absolute())
             continue
-        inside = (p for p in below(path) if p.is_file() and not p.name.startswith("."))
+        inside = (p for p in below(path) if is_file(p) and not p.name.startswith("."))
         found.update(p.absolute() for p in inside if not only or any(fnmatch(p.name, pattern) for pattern in only))
     return sorted(found)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from broker_sim.replay.below import below
+from broker_sim.replay.below import below, is_file
 from broker_sim.replay.errors import ReplayRefused
 from controller.wire.whole import whole
 
@@ -78,7 +78,7 @@ def _candidates(path: Path) -> Iterator[Path]:
     is_topic = own.resolve().name != FOLDER and _OTHER_LOG.match(own.name)
     for file in sorted(below(own)):
         here = file.parent.name == FOLDER or (file.parent == own and not is_topic)
-        if here and file.is_file():
+        if here and is_file(file):
             yield file
 
 

@@ -41,7 +41,7 @@ def _logs(paths: Sequence[Path]) -> list[Path]:
     return [file.path for file in log_files(paths)]
 
 
-@pytest.mark.parametrize(
+each_reader = pytest.mark.parametrize(
     ("find", "name", "text"),
     [
         (trace_files, "broker-1-0.jsonl", "{}"),
@@ -50,6 +50,9 @@ def _logs(paths: Sequence[Path]) -> list[Path]:
     ],
     ids=["traces", "log files", "metadata logs"],
 )
+
+
+@each_reader
 def test_nodes_that_are_links_beside_each_other_are_all_read(
     find: Callable[[Sequence[Path]], list[Path]], name: str, text: str, tmp_path: Path
 ) -> None:
@@ -60,3 +63,17 @@ def test_nodes_that_are_links_beside_each_other_are_all_read(
         file.write_text(text)
         (tmp_path / "all" / node).symlink_to(tmp_path / "disks" / node)
     assert find([tmp_path / "all"]) == [tmp_path / "all" / node / name for node in ("node-1", "node-2")]
+
+
+@each_reader
+def test_links_that_the_system_does_not_follow_hide_nothing(
+    find: Callable[[Sequence[Path]], list[Path]], name: str, text: str, tmp_path: Path
+) -> None:
+    """As those into folders of another user; here their names are too long, which stops any user."""
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    for number in range(20):  # before it and behind it, whatever the order in which a folder is listed
+        (file.parent / f"link-{number}").symlink_to("x" * 300)
+        if number == 10:
+            file.write_text(text)
+    assert find([tmp_path]) == [file]
