@@ -21,6 +21,15 @@ class Board:
         self.is_closed = False
         self._values: dict[str, tuple[int, bytes]] = {}
         self._changed = asyncio.Event()
+        self._notes: dict[str, str] = {}
+
+    def note(self, about: str, text: str | None) -> None:
+        """What the page says besides of a look (None: nothing any more), under the key `notes`."""
+        if text is None:
+            self._notes.pop(about, None)
+        else:
+            self._notes[about] = text
+        self.put("notes", self._notes)
 
     def put(self, key: str, value: Any) -> None:
         """The value of a key is now this (None: it is gone); nothing happens when it is what it was."""

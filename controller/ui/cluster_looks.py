@@ -50,7 +50,6 @@ class ClusterLooks:
     def __init__(self, admin: AdminClient, board: Board) -> None:
         self._admin, self._board = admin, board
         self._topics: dict[str, TopicInfo] = {}
-        self._notes: dict[str, str] = {}
         self._flows = Flows()
         self._running: Mapping[TopicPartition, ReplicaAssignment] = {}
         self._limits: dict[BrokerId, dict[str, int | None]] = {}
@@ -73,17 +72,12 @@ class ClusterLooks:
             started_s = loop.time()
             try:
                 await look()
-                self._note(look.__name__, None)
+                self._board.note(look.__name__, None)
             except (ToolFailure, KafkaError, OSError, TimeoutError) as error:
-                self._note(look.__name__, str(error) or type(error).__name__)
+                self._board.note(look.__name__, str(error) or type(error).__name__)
+            except Exception as error:  # what nobody foresaw: the page says so, and its other looks go on
+                self._board.note(look.__name__, repr(error))
             await asyncio.sleep(max(every_s, _PAUSE_FACTOR * (loop.time() - started_s)))
-
-    def _note(self, about: str, text: str | None) -> None:
-        if text is None:
-            self._notes.pop(about, None)
-        else:
-            self._notes[about] = text
-        self._board.put("notes", self._notes)
 
     async def topics(self) -> None:
         """Brokers, and each partition's leader, replicas and ISR."""

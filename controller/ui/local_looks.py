@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,8 +38,13 @@ class LocalLooks:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            with contextlib.suppress(ClusterError, FaultError, OSError):
+            try:
                 self.look()
+                self._board.note("data folder", None)
+            except (ClusterError, FaultError, OSError):
+                pass
+            except Exception as error:  # what nobody foresaw: the page says so, and looks again
+                self._board.note("data folder", repr(error))
             await asyncio.sleep(_EVERY_S)
 
     def look(self) -> None:

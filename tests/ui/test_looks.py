@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +15,11 @@ from controller.admin.cluster.client import AdminClient, Timeouts
 from controller.admin.cluster.failures import ToolFailure
 from controller.admin.cluster.queries import PartitionInfo, TopicInfo
 from controller.embedded.handles import KafkaCluster
-from controller.ui import cluster_looks
+from controller.local.cluster_file import ClusterRow, write_cluster
+from controller.ui import cluster_looks, local_looks
 from controller.ui.board import Board
 from controller.ui.cluster_looks import ClusterLooks
+from controller.ui.local_looks import LocalLooks
 from controller.wire.types import BrokerId
 from controller.world.real.net import TcpNetwork
 
@@ -159,6 +162,37 @@ def test_a_cluster_that_is_away_is_a_note() -> None:
 
     (notes,) = asyncio.run(work())
     assert any("127.0.0.1:1" in text or "node" in text for text in notes.values()), notes
+
+
+def test_what_nobody_foresaw_is_a_note_and_ends_no_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a page would be live whose numbers stand still."""
+    monkeypatch.setattr(local_looks, "_EVERY_S", 0.01)
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs" / "broker-1.log"
+    cluster_row = ClusterRow(bootstrap="127.0.0.1:1", zookeeper="127.0.0.1:2", controllers=[], brokers=[])
+    write_cluster(tmp_path, cluster_row)
+
+    async def work() -> None:
+        board = Board()
+
+        async def until(holds: Callable[[], bool]) -> None:
+            while not holds():
+                assert await board.wait(board.version, 5)
+
+        strange: Any = SimpleNamespace()  # an admin of which each question fails
+        looks = [ClusterLooks(strange, board).run(), LocalLooks(tmp_path, board).run()]
+        running = [asyncio.ensure_future(each) for each in looks]
+        log.write_text('{"event": []}\n')
+        await until(lambda: len(board.get("notes") or ()) == 6)
+        assert all("SimpleNamespace" in text or "unhashable" in text for text in board.get("notes").values())
+        log.write_text('{"event": []}\n{"event": "broker.started"}\n')
+        await until(lambda: board.get("events") is not None)
+        assert "data folder" not in board.get("notes") and not any(task.done() for task in running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    asyncio.run(work())
 
 
 def test_bytes_between_brokers_are_those_that_followers_logs_grew_by(cluster: KafkaCluster) -> None:
