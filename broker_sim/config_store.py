@@ -87,10 +87,6 @@ class ConfigStore:
         found = await self.read_readable(entities)
         return {topic: sound(topic, found[entity]) for entity, topic in entities.items()}
 
-    async def read_broker(self, broker_id: BrokerId | None) -> dict[str, str]:
-        """The dynamic configs of a broker; None: the cluster's defaults. Raises: Unreadable."""
-        return (await self.read([broker_entity(broker_id)]))[broker_entity(broker_id)]
-
     async def write(self, entity_path: str, configs: Mapping[str, str]) -> None:
         """Sets (or creates) the znode, then announces it. Raises ZkRefused."""
         path, data = ConfigEntityZNode.path(entity_path), ConfigEntityZNode.encode(configs)
@@ -155,15 +151,16 @@ class DynamicConfigs:
 
     async def load_broker(self) -> None:
         """Reads and applies the broker's configs (start-up step 3). Raises: Unreadable."""
-        self._dynamic_default = self._valid(await self._store.read_broker(None), None)
-        self._dynamic = self._valid(await self._store.read_broker(self._broker_id), self._broker_id)
+        entities = [broker_entity(broker_id) for broker_id in (None, self._broker_id)]
+        found = await self._store.read(entities)  # both or none: what is in force stays
+        self._dynamic_default, self._dynamic = (self._valid(entity, found[entity]) for entity in entities)
         self._apply_broker()
 
-    def _valid(self, configs: dict[str, str], broker_id: BrokerId | None) -> dict[str, str]:
+    def _valid(self, entity_path: str, configs: dict[str, str]) -> dict[str, str]:
         """Without those that have no meaning here, as Kafka ignores them: the znode may be written by other hands."""
         found, refusals = dynamic_in_force(configs)
         for reason in refusals:
-            self._log.warning(ev.CONFIG_REFUSED, entity_path=broker_entity(broker_id), reason=reason)
+            self._log.warning(ev.CONFIG_REFUSED, entity_path=entity_path, reason=reason)
         return found
 
     async def load_topics(self, topics: Collection[str], *, throttled: Collection[str] = ()) -> set[str]:

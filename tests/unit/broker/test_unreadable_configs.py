@@ -250,6 +250,24 @@ def test_a_change_that_cannot_be_read_leaves_what_is_in_force_and_is_asked_again
     in_memory(scenario)
 
 
+def test_new_defaults_count_once_a_broker_can_read_its_own_configs_too(in_memory: Any) -> None:
+    """Not before, for whatever is looked at meanwhile: its own may say otherwise."""
+
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        assert await host(cluster) == 0
+        await write(cluster, ConfigEntityZNode.broker(None), ConfigEntityZNode.encode({"min.insync.replicas": "2"}))
+        refuse(cluster, ConfigEntityZNode.broker(ONE))
+        await notify(cluster, "brokers/<default>")
+        await notify(cluster, "topics/t")
+        assert hosted(cluster).min_insync_replicas == 1
+        allow(cluster)
+        await cluster.world.sleep(3)
+        assert hosted(cluster).min_insync_replicas == 2
+
+    in_memory(scenario)
+
+
 def test_a_value_that_cannot_be_leaves_what_is_in_force_and_does_not_stop_later_notices(in_memory: Any) -> None:
     """Kafka logs that the notice failed, and takes the next one (`ZkNodeChangeNotificationListener`)."""
 
