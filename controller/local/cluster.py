@@ -39,12 +39,14 @@ from controller.local.marks import mark
 from controller.local.place import require_free_ports
 from controller.local.plan import BrokerPlan, ClusterPlan
 from controller.local.processes import Child, ChildFailed, start_child
+from controller.local.started import Started
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import Kill, Stop
 from controller.wire.zk_operations import ZkSessionExpired, ZkUnreachable
 from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.world.real.java import JavaNotFound
 from controller.world.real.ports import HOST
+from controller.world.real.process_groups import began_at
 from controller.world.real.zookeeper import KazooConnector
 
 _START_S: Final = 60.0
@@ -366,10 +368,10 @@ class Cluster:
 
     def write_file(self) -> None:
         """Brings the files that tell what runs up to date. Raises: OSError, while it starts."""
-        pids = {name: child.pid for name, child in self.children.items()}
+        started = {name: Started(child.pid, child.began) for name, child in self.children.items()}
         if self._zookeeper is not None and self.is_zookeeper_up:
-            pids["zookeeper"] = self._zookeeper.pid
-        self.files.write(self.row(), pids)
+            started["zookeeper"] = Started(self._zookeeper.pid, began_at(self._zookeeper.pid))
+        self.files.write(self.row(), started)
 
 
 async def _all_or_first_error(*steps: Coroutine[Any, Any, None]) -> None:

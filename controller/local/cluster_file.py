@@ -15,6 +15,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from controller.local.flags import with_data
+from controller.local.started import Started, read_processes
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, Stop, decode
 from controller.wire.types import BrokerId
 from controller.world.whole_files import write_whole
@@ -94,7 +95,6 @@ def read_cluster(data: Path) -> ClusterRow:
     path = data / CLUSTER_FILE
     try:
         row = ClusterRow.model_validate_json(path.read_bytes())
-        is_of_this_boot = path.stat().st_mtime >= booted_s()
     except FileNotFoundError:
         raise ClusterError(
             f"no cluster in {data}: there is no {path}; start one with: {with_data('kwob up', data)}"
@@ -107,9 +107,10 @@ def read_cluster(data: Path) -> ClusterRow:
     for broker in row.brokers:
         if down_by(data / FAULT_FILE, broker.id, broker.rack) is not None:
             broker.pid = None
+    started = {each.pid: each for each in read_processes(data).values()}
     processes: list[ControllerRow | BrokerRow] = [*row.controllers, *row.brokers]
     for process in processes:
-        if process.pid is not None and not (is_of_this_boot and is_running(process.pid)):
+        if process.pid is not None and not _runs(started.get(process.pid, Started(process.pid))):
             process.pid = None
     return row
 
@@ -168,14 +169,8 @@ def _in_force(fault_file: Path, broker_id: int, rack: str | None) -> list[Fault]
     ]
 
 
-def booted_s() -> float:
-    """When the machine was started, seconds since the epoch: ids of processes from before are others' now. 0, where
-    nothing tells."""
-    try:
-        words = Path("/proc/stat").read_text(encoding="utf-8").split()
-        return float(words[words.index("btime") + 1])
-    except (OSError, ValueError, IndexError):
-        return 0.0
+def _runs(process: Started) -> bool:
+    return is_running(process.pid) and not process.is_anothers
 
 
 def is_running(pid: int) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping
@@ -18,24 +17,17 @@ from typing import Final
 
 from controller.local.cluster_file import ClusterError, ClusterRow, write_cluster
 from controller.local.flags import reason
+from controller.local.started import Started, read_processes, write_processes
 from controller.wire.zk_operations import Delete, GetChildren, GetData, ZkOp
 from controller.wire.znode_json import ZnodeError
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ControllerZNode
 from controller.world.ports import ZkSession
 from controller.world.real.ports import HOST
 from controller.world.real.process_groups import group_ended, is_ending, kill_group, living_members
-from controller.world.whole_files import write_whole
 
-#: name -> process id of everything that was started, alive or not.
-PROCESSES_FILE: Final = "processes.json"
 _END_S: Final = 10.0
 #: How long those are waited for that end already, which may be another's.
 _ENDING_S: Final = 2.0
-
-
-def write_processes(data: Path, pids: Mapping[str, int]) -> None:
-    """Keeps what was started, so that a later `kwob up` finds what this one left, should it be killed."""
-    write_whole(data / PROCESSES_FILE, json.dumps(dict(pids)) + "\n")
 
 
 @dataclass(slots=True)
@@ -47,11 +39,11 @@ class WhatRuns:
     is_up: bool = False
     _is_written: bool = True
 
-    def write(self, row: ClusterRow, pids: Mapping[str, int]) -> None:
+    def write(self, row: ClusterRow, started: Mapping[str, Started]) -> None:
         """Raises: OSError, while the cluster starts; later, a note tells once."""
         try:
             write_cluster(self.data, row)
-            write_processes(self.data, pids)
+            write_processes(self.data, started)
         except OSError as error:
             if not self.is_up:
                 raise
@@ -66,25 +58,19 @@ async def end_processes(data: Path) -> list[str]:
     """Kills what an earlier `kwob up` of this folder left running, each with all of its process group. Returns names
     and process ids, as text, when the last one has ended, and what was ending already, too.
 
-    A group counts as one of them only if a command line in it names the folder: ids are used again.
+    A group counts as one of them only if its id is not that of a later process, and a command line in it names the
+    folder.
     Raises: ClusterError, when one does not end.
     """
-    left = {name: group for name, group in _read(data).items() if _is_of(group, data)}
-    ending = [group for group in _read(data).values() if any(map(is_ending, living_members(group)))]
+    groups = {name: each.pid for name, each in read_processes(data).items() if not each.is_anothers}
+    left = {name: group for name, group in groups.items() if _is_of(group, data)}
+    ending = [group for group in groups.values() if any(map(is_ending, living_members(group)))]
     ended = await asyncio.gather(*(kill_group(group, _END_S) for group in left.values()))
     await asyncio.gather(*(group_ended(group, _ENDING_S) for group in ending))
     for (name, group), has_ended in zip(left.items(), ended, strict=True):
         if not has_ended:
             raise ClusterError(f"{name} (process {group}) of an earlier kwob up cannot be ended")
     return [f"{name} (process {group})" for name, group in left.items()]
-
-
-def _read(data: Path) -> dict[str, int]:
-    try:
-        rows = json.loads((data / PROCESSES_FILE).read_text(encoding="utf-8"))
-        return {str(name): int(pid) for name, pid in rows.items() if int(pid) > 1}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}  # none, or torn: nothing can be learnt from it
 
 
 def _is_of(group: int, data: Path) -> bool:

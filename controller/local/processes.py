@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.world.real.disks import if_full
+from controller.world.real.process_groups import began_at
 
 _PR_SET_PDEATHSIG: Final = 1
 _POLL_S: Final = 0.05
@@ -33,12 +34,13 @@ class ChildFailed(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Child:
-    """One child process. `log_offset` is where in its log file this run began."""
+    """One child process. `log_offset` is where in its log file this run began; `began` is as `began_at` says."""
 
     name: str
     log_path: Path
     process: asyncio.subprocess.Process
     log_offset: int
+    began: int | None = None
 
     @property
     def pid(self) -> int:
@@ -193,7 +195,7 @@ async def start_child(
             )
         except OSError as error:
             raise ChildFailed(f"{name}: cannot run {argv[0]}: {error.strerror}") from error
-    return Child(name=name, log_path=log_path, process=process, log_offset=offset)
+    return Child(name=name, log_path=log_path, process=process, log_offset=offset, began=began_at(process.pid))
 
 
 def die_with_parent() -> Callable[[], None] | None:

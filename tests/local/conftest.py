@@ -55,7 +55,7 @@ class Up:
 
     def pid_of(self, name: str) -> int:
         """The process of a child."""
-        pid: int = json.loads((self.data / "processes.json").read_text())[name]
+        pid: int = json.loads((self.data / "processes.json").read_text())[name][0]
         return pid
 
     def kill(self) -> None:

@@ -68,7 +68,7 @@ def test_it_ends_what_a_killed_one_left_running(start_up: Callable[..., Any], tm
     orphan = subprocess.Popen([*words, str(data / "traces")], start_new_session=True)
     foreign = subprocess.Popen([*words, "elsewhere"], start_new_session=True)
     try:
-        (data / "processes.json").write_text(f'{{"broker-1": {orphan.pid}, "broker-2": {foreign.pid}}}')
+        (data / "processes.json").write_text(f'{{"broker-1": [{orphan.pid}], "broker-2": [{foreign.pid}]}}')
         up = start_up(data, "--brokers", "1")
         assert f"broker-1 (process {orphan.pid})" in up.wait_for("was killed; ended what it left")
         assert orphan.wait(10) == -signal.SIGKILL

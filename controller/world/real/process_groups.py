@@ -17,8 +17,9 @@ _PROC: Final = Path("/proc")
 _POLL_S: Final = 0.02
 #: States of a process of which only the exit code is left.
 _ENDED: Final = ("Z", "X")
-#: Where a process's flags stand, and the one of those that end.
+#: Where a process's flags stand, and the one of those that end; where it stands when it began.
 _FLAGS, _PF_EXITING = 6, 0x4
+_BEGAN = 19
 
 
 def living_members(group: int) -> list[int]:
@@ -57,6 +58,14 @@ def is_ending(pid: int) -> bool:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return bool(int(_stat(pid)[_FLAGS]) & _PF_EXITING)
     return False
+
+
+def began_at(pid: int) -> int | None:
+    """When a process began, in ticks since the machine did: no other has both its id and this. None of one that is
+    gone, and where the system does not say (not Linux)."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(_stat(pid)[_BEGAN])
+    return None
 
 
 def _processes() -> Iterator[int]:

@@ -13,12 +13,14 @@ import pytest
 
 from controller.local import cluster
 from controller.local.cluster_file import CLUSTER_FILE, write_cluster
-from controller.local.leftovers import end_processes, write_processes
+from controller.local.leftovers import end_processes
 from controller.local.plan import plan_cluster
+from controller.local.started import Started, write_processes
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import Create, Exists
 from controller.wire.znodes import ControllerZNode
 from controller.world.real.ports import free_ports
+from controller.world.real.process_groups import began_at
 from controller.world.simulated.world import World, run_world
 
 #: with what the process that has the id of what was left was started, in the folder of the test -> whether it is ended
@@ -54,16 +56,28 @@ def test_a_process_of_another_folder_goes_on(tmp_path: Path, sleeper: subprocess
     """Process ids are used again, and the name of one folder may begin with that of another."""
     data = tmp_path / "data"
     data.mkdir()
-    write_processes(data, {"broker-1": sleeper.pid})
+    write_processes(data, {"broker-1": Started(sleeper.pid, began_at(sleeper.pid))})
     ended = asyncio.run(end_processes(data))
     assert ended == ([f"broker-1 (process {sleeper.pid})"] if is_own else [])
     assert (sleeper.poll() is not None) is is_own
 
 
-class Started:
+@pytest.mark.parametrize("sleeper", ["{}/data"], indirect=True)
+def test_a_later_process_with_the_id_of_what_was_left_goes_on(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    """Also where it names the folder, as the next `kwob up` does: each time that a container starts its processes have
+    nearly the same ids."""
+    data = tmp_path / "data"
+    data.mkdir()
+    began = began_at(sleeper.pid)
+    write_processes(data, {"broker-1": Started(sleeper.pid, began and began - 1)})
+    assert asyncio.run(end_processes(data)) == ([] if began else [f"broker-1 (process {sleeper.pid})"])
+    assert (sleeper.poll() is None) is (began is not None)
+
+
+class Running:
     """A process that runs as soon as it was started: ZooKeeper, a controller, a broker."""
 
-    name, pid, is_alive, running = "it", 1, True, True
+    name, pid, began, is_alive, running = "it", 1, None, True, True
 
     async def done(self, *args: object, **more: object) -> None:
         """As it says: nothing is to be done."""
@@ -104,13 +118,13 @@ def test_the_office_of_any_controller_of_the_folder_is_vacant_before_one_starts(
         )
         met: list[bool] = []
 
-        async def start(*args: object, **more: object) -> Started:
+        async def start(*args: object, **more: object) -> Running:
             (office,) = await session.perform([Exists(ControllerZNode.path)])
             met.append(office.ok)
-            return Started()
+            return Running()
 
         monkeypatch.setattr(cluster, "KazooConnector", lambda address: connector)
-        monkeypatch.setattr(cluster, "EmbeddedZooKeeper", lambda *args, **more: Started())
+        monkeypatch.setattr(cluster, "EmbeddedZooKeeper", lambda *args, **more: Running())
         monkeypatch.setattr(cluster, "start_child", start)
         async with planned(1):
             return met

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from controller.local.cluster_file import (
     ClusterRow,
     ControllerRow,
     StartRow,
-    booted_s,
     down_by,
     downs_of,
     halting_faults,
@@ -30,6 +28,7 @@ from controller.local.cluster_file import (
     write_start,
 )
 from controller.local.fault_file import now_ms
+from controller.local.started import PROCESSES_FILE, Started, write_processes
 from controller.wire.fault_rows import (
     FAULT_FILE,
     CutLink,
@@ -41,6 +40,7 @@ from controller.wire.fault_rows import (
     Stop,
     encode,
 )
+from controller.world.real.process_groups import began_at
 
 BEFORE, AFTER = now_ms() - 3_600_000, now_ms() + 3_600_000
 #: of broker 2 in rack b: whether this fault has it down now
@@ -149,15 +149,17 @@ def test_who_is_gone_or_down_by_a_fault_has_no_process(tmp_path: Path) -> None:
     assert read_cluster(tmp_path) == rows(None, here)
 
 
-def test_nobody_runs_whose_machine_was_started_again_since(tmp_path: Path) -> None:
-    """Their process ids are those of others now."""
-    here = os.getpid()
+def test_nobody_runs_whose_id_a_later_process_has(tmp_path: Path) -> None:
+    """As after a reboot, or where a container was started again."""
+    here, began = os.getpid(), began_at(os.getpid())
     write_cluster(tmp_path, rows(here, here, None))
-    os.utime(tmp_path / CLUSTER_FILE, (booted_s() - 1, booted_s() - 1))
-    assert read_cluster(tmp_path) == (rows(None, None, None) if booted_s() else rows(here, here, None))
-    os.utime(tmp_path / CLUSTER_FILE, (booted_s() + 1, booted_s() + 1))
+    write_processes(tmp_path, {"broker-1": Started(here, began)})
     assert read_cluster(tmp_path) == rows(here, here, None)
-    assert 0 <= booted_s() <= time.time()
+    write_processes(tmp_path, {"broker-1": Started(here, began and began - 1)})
+    assert read_cluster(tmp_path) == (rows(None, None, None) if began else rows(here, here, None))
+    for text in ("", "{", "[1]", '{"broker-1": 7}', '{"broker-1": ["x", 1]}', '{"broker-1": [1]}'):
+        (tmp_path / PROCESSES_FILE).write_text(text)
+        assert read_cluster(tmp_path) == rows(here, here, None), "nothing can be learnt from it"
 
 
 def test_files_that_are_not_there_or_torn(tmp_path: Path) -> None:

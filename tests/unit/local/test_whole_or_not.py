@@ -15,8 +15,8 @@ from controller.local import cluster_file
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, ClusterRow, StartRow
 from controller.local.fault_file import edit_faults, read_faults, write_faults
-from controller.local.leftovers import write_processes
 from controller.local.plan import plan_cluster
+from controller.local.started import Started, write_processes
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, PauseReplication
 from controller.world.real.embedded_zookeeper import EmbeddedZooKeeper, EmbeddedZooKeeperError
 from controller.world.real.ports import free_ports
@@ -38,7 +38,7 @@ def row(folder: Path, pid: int) -> ClusterRow:
 WRITERS: dict[str, Callable[[Path, int], object]] = {
     "cluster.json": lambda folder, number: cluster_file.write_cluster(folder, row(folder, number)),
     "start.json": lambda folder, number: cluster_file.write_start(folder, StartRow(metrics_port=number)),
-    "processes.json": lambda folder, number: write_processes(folder, {"broker-1": 1000 + number}),
+    "processes.json": lambda folder, number: write_processes(folder, {"broker-1": Started(1000 + number)}),
     FAULT_FILE: lambda folder, number: write_faults(folder / FAULT_FILE, [Kill(id=f"k{number}", broker=1)]),
 }
 

@@ -53,7 +53,7 @@ def test_a_zombie_does_not_live() -> None:
 def test_what_was_left_is_ended_also_when_its_leader_is_gone(tmp_path: Path, is_ours: bool) -> None:
     group, member = orphan(str(tmp_path / "zoo.cfg") if is_ours else "elsewhere")
     try:
-        (tmp_path / "processes.json").write_text(json.dumps({"zookeeper": group}))
+        (tmp_path / "processes.json").write_text(json.dumps({"zookeeper": [group, 1]}))
         assert asyncio.run(end_processes(tmp_path)) == ([f"zookeeper (process {group})"] if is_ours else [])
         assert living_members(group) == ([] if is_ours else [member])
     finally:
