@@ -73,14 +73,16 @@ class DirCopy:
 
 @dataclass(slots=True)
 class Tally:
-    """What was seen so far. Pure: each look is passed in."""
+    """What was seen so far. Pure: each look is passed in. `moves`: replicas that are to be in another directory."""
 
     partitions: frozenset[TopicPartition]
+    moves: frozenset[PartitionReplica] = frozenset()
     copies: dict[PartitionReplica, DirCopy] = field(default_factory=dict)
     added: dict[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
     leader_bytes: dict[TopicPartition, int] = field(default_factory=dict)
     copied_bytes: dict[PartitionReplica, int] = field(default_factory=dict)
     looks: deque[tuple[float, int]] = field(default_factory=deque)
+    silent: frozenset[BrokerId] = frozenset()
 
     def see(
         self,
@@ -108,14 +110,22 @@ class Tally:
             leader = leaders.get(partition)
             if leader is not None and (size := sizes.get(PartitionReplica(partition, leader))) is not None:
                 self.leader_bytes[partition] = size
-        if awaited & ((self.copied_bytes.keys() | self.leader_bytes.keys()) - before):
+        if self.unheard & (copies or {}).keys() or awaited & (
+            (self.copied_bytes.keys() | self.leader_bytes.keys()) - before
+        ):
             self.looks.clear()
+        self.silent = frozenset(silent)
         for replica, copy in (copies or {}).items():
             earlier = self.copies.get(replica)
             was_made_there = replica.replica in self.added.get(replica.topic_partition, ()) and copy.is_over
             counts = not was_made_there or (earlier is not None and earlier.full_bytes)
             self.copies[replica] = copy if counts else replace(copy, full_bytes=0)
         return self._progress(at_s, running.keys())
+
+    @property
+    def unheard(self) -> frozenset[PartitionReplica]:
+        """Moves between directories of which their brokers, silent until now, have told nothing yet."""
+        return frozenset(move for move in self.moves - self.copies.keys() if move.replica in self.silent)
 
     @property
     def unseen(self) -> frozenset[TopicPartition]:
@@ -133,7 +143,8 @@ class Tally:
         for copy in self.copies.values():
             total += copy.full_bytes
             done += copy.full_bytes if copy.is_over else min(copy.copied_bytes, copy.full_bytes)
-        unfinished = {*running, *(r.topic_partition for r, copy in self.copies.items() if not copy.is_over)}
+        copying = {replica for replica, copy in self.copies.items() if not copy.is_over}
+        unfinished = {*running, *(replica.topic_partition for replica in copying | self.unheard)}
         self.looks.append((at_s, done))
         while len(self.looks) > 2 and self.looks[1][0] <= at_s - RATE_WINDOW_S:
             self.looks.popleft()
@@ -165,8 +176,9 @@ async def watch(
     """
     loop = asyncio.get_running_loop()
     running = await list_reassignments(admin, partitions)
-    tally = Tally(frozenset(partitions if partitions is not None else running), added=dict(added or {}))
     moves = log_dirs or {}
+    every = frozenset(partitions if partitions is not None else running)
+    tally = Tally(every, frozenset(moves), added=dict(added or {}))
     is_kraft = await admin.is_kraft()
     while True:
         states = await _states(admin, {*running, *tally.unseen})
@@ -291,7 +303,8 @@ def _dir_copies(
 
 
 def _dir_waits(tally: Tally, moves: Mapping[PartitionReplica, str]) -> tuple[str, ...]:
-    return tuple(
+    unheard = (f"{each.topic_partition} waits for broker {each.replica} to answer" for each in sorted(tally.unheard))
+    return *unheard, *(
         f"{replica.topic_partition} waits for the copy of broker {replica.replica} in {moves[replica]} "
         f"({decimal(copy.copied_bytes)} of {decimal(copy.full_bytes)})"
         for replica, copy in sorted(tally.copies.items())

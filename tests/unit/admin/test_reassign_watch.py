@@ -198,6 +198,43 @@ def test_copies_between_directories_and_between_brokers_are_told_apart(cluster: 
     assert seen == [expected for _, expected in steps]
 
 
+@pytest.mark.parametrize("between", ["brokers", "directories"])
+def test_what_a_broker_that_was_silent_tells_first_was_not_copied_since(cluster: Any, between: str) -> None:
+    """At that rate the end would seem to be near. Nor is it done what nobody has told of."""
+    led, copied = (PartitionReplica(FOO_0, BrokerId(broker)) for broker in (0, 2))
+    cluster.topic("foo", (0, 1, 2))
+    cluster.sizes = {led: 1000, copied: 500}
+    if between == "brokers":
+        cluster.topics["foo"][0].isr = (0, 1)
+        cluster.running[FOO_0] = ReplicaAssignment(
+            replicas=ids(0, 1, 2), adding_replicas=ids(2), removing_replicas=ids(1)
+        )
+    else:
+        cluster.futures, cluster.copied = {copied: "/other"}, {copied: 400}
+    cluster.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda broker, body: {"results": []} if broker == 2 else None
+    seen: list[tuple[bool, bool]] = []
+    waits: dict[str, str] = {}
+
+    async def looks(_: Sequence[str], machine: Machine) -> int:
+        async with AdminClient(machine.network, "b0:9092") as admin:
+            async for progress in watch(admin, [FOO_0], log_dirs=dict(cluster.futures)):
+                seen.append((bool(progress.bytes_done), bool(progress.bytes_per_s)))
+                waits.update(dict.fromkeys(progress.waits_for, ""))
+                if len(seen) == 2:
+                    del cluster.answers[ApiKey.DESCRIBE_LOG_DIRS]
+                if len(seen) == 4:
+                    return 0
+        return 1
+
+    assert run_tool(looks, cluster, [], bootstrap=None).code == 0
+    assert seen == [(False, False), (False, False), (True, False), (True, False)]
+    first, then = {
+        "brokers": ("broker 2 to begin", "broker 2 (500 bytes of 1.0 kB)"),
+        "directories": ("broker 2 to answer", "the copy of broker 2 in /other (400 bytes of 500 bytes)"),
+    }[between]
+    assert list(waits) == [f"foo-0 waits for {first}", f"foo-0 waits for {then}"]
+
+
 def test_a_topic_that_is_deleted_meanwhile_has_no_leader_to_copy_from(cluster: Any) -> None:
     cluster.running[FOO_0] = moving(3)
     seen: list[Progress] = []
