@@ -1,10 +1,11 @@
 """A reassignment that moves as little as can be, and is as even as the one that Kafka's generate proposes. Pure.
 
 Kafka places every partition anew, so that nearly all data moves even when one broker is added. Here Kafka's proposal
-only sets the bounds: no broker gets more replicas or leaders, of a topic or in all, than the fullest one has there (of
-its rack, when racks count); every partition is on as many racks. Kafka's proposal keeps these bounds itself, so there
-is always an answer, and what is found never moves more. It is the least but for rare cases in which the least sets of
-replicas leave a partition no leader within the bounds; then leaders are chosen first.
+only sets the bounds: no broker gets more leaders, or replicas of a topic, than the fullest one has there (of its rack,
+when racks count), nor more replicas in all than its even share of what its rack has there; every partition is on as
+many racks. There is always such an answer: what Kafka's proposal has in a rack could be divided evenly. The least is
+taken but for rare cases in which the least sets of replicas leave a partition no leader within the bounds; then leaders
+are chosen first. Kafka's own is taken where it moves less.
 """
 
 from __future__ import annotations
@@ -79,6 +80,13 @@ def _bounds(
     )
 
 
+def _even_shares(proposal: Layout, racks: Mapping[BrokerId, str | None]) -> dict[BrokerId, int]:
+    """Rounded up. Where topics are many and small, chance gives the fullest broker far more."""
+    totals = Counter(racks[broker] for replicas in proposal.values() for broker in replicas)
+    sizes = Counter(racks.values())
+    return {broker: -(-totals[rack] // sizes[rack]) for broker, rack in racks.items()}
+
+
 def _replica_sets(
     current: Layout,
     racks: Mapping[BrokerId, str | None],
@@ -92,6 +100,7 @@ def _replica_sets(
     flow = Flow()
     source, sink = flow.node(), flow.node()
     bounds = _bounds(proposal, racks, lambda replicas: replicas)
+    bounds.in_all = _even_shares(proposal, racks)
     load = Counter(b for replicas in current.values() for b in replicas)
     order = sorted(racks, key=lambda b: (load[b], b))
     ends = _broker_ends(flow, bounds, sorted({p.topic for p in proposal}), order, sink)
