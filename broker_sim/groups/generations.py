@@ -114,7 +114,6 @@ class Generations:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._answer_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
         self._sync_deadline_ms = None
-        self._pending_sync.clear()
         was_empty = self.state is GroupState.EMPTY
         self._enter(GroupState.PREPARING_REBALANCE, now_ms)
         if was_empty:

@@ -115,10 +115,11 @@ class LogDir:
         return self.logs.get(tp) is log or self.futures.get(tp) is log
 
     def forget(self, log: Log) -> None:
-        """The log is no longer here, nor in the next checkpoints."""
+        """The log is no longer here, nor in the next checkpoints, nor is anything kept of it."""
         tp = log.topic_partition
         if self.logs.get(tp) is log:
             del self.logs[tp]
+            self.cleaned.pop(tp, None)
         if self.futures.get(tp) is log:
             del self.futures[tp]
         self.high_watermarks.pop(tp, None)

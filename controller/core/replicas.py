@@ -68,7 +68,7 @@ def _change_on(
         case ReplicaState.NEW:
             return (yield from _to_new(state, batch, broker_id, partitions))
         case ReplicaState.ONLINE:
-            return (yield from _to_online(state, batch, broker_id, partitions))
+            return _to_online(state, batch, broker_id, partitions)
         case ReplicaState.OFFLINE:
             return (yield from _to_offline(state, batch, broker_id, partitions))
         case ReplicaState.DELETION_STARTED:
@@ -98,17 +98,11 @@ def _to_new(
 
 def _to_online(
     state: ClusterState, batch: RequestBatch, broker_id: BrokerId, partitions: Sequence[TopicPartition]
-) -> Steps[Transition[ReplicaState]]:
-    """New replicas were told when their partition got its leader; the others are told now."""
+) -> Transition[ReplicaState]:
+    """New replicas were told when their partition got its leader; the others are told now. All are of the assignment;
+    Kafka would add a new one to it that is not."""
     states = zip(partitions, state.replica_states(broker_id, partitions), strict=True)
-    fresh = {tp for tp, current in states if current is ReplicaState.NEW}
-    for tp in sorted(fresh):
-        assignment = state.assignment(tp)
-        if broker_id not in assignment.replicas:
-            yield _refused(PartitionReplica(tp, broker_id), ReplicaState.NEW, ReplicaState.ONLINE)
-            state.assign(tp, replace(assignment, replicas=(*assignment.replicas, broker_id)))
-    others = [tp for tp in partitions if tp not in fresh] if fresh else partitions
-    batch.add_leader_and_isr_of(broker_id, others, is_new=False)
+    batch.add_leader_and_isr_of(broker_id, [tp for tp, now in states if now is not ReplicaState.NEW], is_new=False)
     return state.put_replica_states(broker_id, partitions, ReplicaState.ONLINE)
 
 

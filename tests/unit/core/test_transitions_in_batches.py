@@ -163,3 +163,18 @@ def test_who_leads_already_is_not_new() -> None:
     assert [
         (r.to, entry.is_new) for r in sent if isinstance(r, LeaderAndIsrRequest) for entry in r.partition_states
     ] == [(1, True), (3, True)]
+
+
+def test_who_is_gone_is_no_replica_any_more() -> None:
+    """Where the topic's znodes stay, a broker that starts again has nothing of it to begin."""
+    state, tp = ClusterState(BrokerId(100), ControllerSettings()), TopicPartition("t", 0)
+    gone, *others = brokers = tuple(map(BrokerId, (1, 2, 3)))
+    state.office_won(1, 1)
+    moving = ReplicaAssignment(replicas=brokers, adding_replicas=(others[-1],), removing_replicas=(gone,))
+    state.assign(tp, moving)
+    states = (ReplicaState.NEW, ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
+    for each in states:
+        state.put_replica_states(gone, (tp,), each)
+    list(change_replicas(state, [PartitionReplica(tp, gone)], ReplicaState.NON_EXISTENT))
+    assert state.assignment(tp) == ReplicaAssignment(replicas=tuple(others), adding_replicas=(others[-1],))
+    assert list(state.partitions_on(gone)) == []

@@ -266,6 +266,7 @@ def test_checkpoints_of_a_deleted_log_are_not_those_of_its_successor(tmp_path: P
         log_dir.write_recovery_points()
         log_dir.write_log_starts()
     dirs.purge(dirs.delete(dirs.get(TP)))
+    assert all(kept.keys() == set(others) for each in dirs for kept in (each.high_watermarks, each.cleaned))
     if meanwhile == "the broker starts again":
         dirs.unlock()
         dirs = opened(tmp_path, "a")
