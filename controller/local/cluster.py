@@ -141,8 +141,8 @@ class Cluster:
         self.broker(broker_id)
         require_log_dirs(self.plan.data, broker_id, self._rack(broker_id), self.plan.log_dirs(broker_id))
         self._require_broker(broker_id, running=False)
-        mark(self.plan.data, f"start broker {broker_id}")
         downs = downs_to_end(self.plan.data, broker_id, self._rack(broker_id))
+        mark(self.plan.data, f"start broker {broker_id}")
         try:
             if self.broker(broker_id).is_alive:
                 await self._let_up(broker_id, downs)

@@ -16,6 +16,17 @@ from controller.world.real.ports import HOST
 
 #: Controllers are no brokers, so their ids must not meet: brokers count from 1.
 FIRST_CONTROLLER_ID: Final = 901
+#: Settings that `kwob up` gives each program itself -> the flag that says them.
+OWN_SETTINGS: Final = {
+    "log.dirs": "--log-dirs N gives each broker N directories below its folder in --data",
+    "log.dir": "--log-dirs N gives each broker N directories below its folder in --data",
+    "broker.id": "--brokers N gives ids 1 to N",
+    "node.id": "--brokers N gives ids 1 to N",
+    "broker.rack": "--racks A,B,C gives them to the brokers in turn",
+    "listeners": "--bootstrap-port says the first of the ports",
+    "advertised.listeners": "all programs would have the same one; each tells of the port that it has",
+    "zookeeper.connect": "--zookeeper-port says the port",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

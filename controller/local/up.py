@@ -37,7 +37,7 @@ from controller.local.flags import (
 )  # fmt: skip
 from controller.local.like import Likeness
 from controller.local.place import LOCK_FILE, lock_owner, own_folder
-from controller.local.plan import ALONE_MAX, ClusterPlan, files_allowed, files_needed, plan_cluster
+from controller.local.plan import ALONE_MAX, OWN_SETTINGS, ClusterPlan, files_allowed, files_needed, plan_cluster
 from controller.local.readiness import wait_until_whole
 from controller.rules.configs import settings
 from controller.wire.types import BrokerId
@@ -52,19 +52,6 @@ Result = TypeVar("Result")
 #: The ports of Kafka's and ZooKeeper's own examples.
 _BOOTSTRAP_PORT: Final = 9092
 _ZOOKEEPER_PORT: Final = 2181
-
-
-#: Settings that `kwob up` gives each program itself -> the flag that says them.
-_OWN_SETTINGS: Final = {
-    "log.dirs": "--log-dirs N gives each broker N directories below its folder in --data",
-    "log.dir": "--log-dirs N gives each broker N directories below its folder in --data",
-    "broker.id": "--brokers N gives ids 1 to N",
-    "node.id": "--brokers N gives ids 1 to N",
-    "broker.rack": "--racks A,B,C gives them to the brokers in turn",
-    "listeners": "--bootstrap-port says the first of the ports",
-    "advertised.listeners": "all programs would have the same one; each tells of the port that it has",
-    "zookeeper.connect": "--zookeeper-port says the port",
-}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -138,8 +125,8 @@ def parser_of_up() -> argparse.ArgumentParser:
 def _require_not_own(given: Mapping[str, str]) -> None:
     """Raises: SettingError for what would be ignored."""
     for name in given:
-        if name in _OWN_SETTINGS:
-            raise settings.SettingError(f"{name} is not for --override here: {_OWN_SETTINGS[name]}")
+        if name in OWN_SETTINGS:
+            raise settings.SettingError(f"{name} is not for --override here: {OWN_SETTINGS[name]}")
 
 
 def cluster_plan(options: argparse.Namespace, like: Likeness | None = None) -> tuple[ClusterPlan, list[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from controller.local.cluster_file import BrokerRow
 from controller.local.fault_file import check_against
-from controller.local.plan import FIRST_CONTROLLER_ID
+from controller.local.plan import FIRST_CONTROLLER_ID, OWN_SETTINGS
 from controller.local.scenario.file import ACTIVE, ClusterPart, OnBroker, OnController, Scenario, text_of
 from controller.rules.configs import settings
 from controller.rules.configs.topic import validate
@@ -31,6 +31,8 @@ def check(scenario: Scenario, text: str, name: str) -> None:
 def _wrong(cluster: ClusterPart) -> Iterator[tuple[Place, str]]:
     """What `kwob up` would refuse."""
     for setting, value in cluster.settings.items():
+        if setting in OWN_SETTINGS:
+            yield ("cluster", "settings", setting), f"cluster {setting} is not for settings: {OWN_SETTINGS[setting]}"
         try:
             settings.check(setting, text_of(value))
         except settings.SettingError as error:

@@ -174,6 +174,7 @@ def test_who_is_in_it_is_not(rest: str, tmp_path: Path, capsys: pytest.CaptureFi
 IMPOSSIBLE = [
     ("cluster:\n  settings:\n    foo.bar: 1", "line 3: cluster unknown setting foo.bar (value '1'): did you mean"),
     ("cluster:\n  settings: {replica.lag.time.max.ms: soon}", "line 2: cluster setting replica.lag.time.max.ms: value"),
+    ("cluster:\n  settings:\n    broker.id: 7", "line 3: cluster broker.id is not for settings: --brokers N gives"),
     ("cluster: {brokers: 3, bootstrap_port: 2180}", "line 1: cluster: port 2181 is for broker 2 and ZooKeeper"),
     ("cluster: {brokers: 2}\ntopics:\n  - {topic: a}\n  - {topic: b, replication_factor: 3}", "line 4: topics 2 rep"),
     ("cluster: {}\ntopics:\n  - {topic: a b}", "line 3: topics 1: Topic name is invalid: 'a b' contains one or more"),

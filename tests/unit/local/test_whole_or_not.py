@@ -15,6 +15,7 @@ from controller.local import cluster_file
 from controller.local.cluster import Cluster
 from controller.local.cluster_file import ClusterError, ClusterRow, StartRow
 from controller.local.fault_file import edit_faults, read_faults, write_faults
+from controller.local.marks import MARKS_FILE
 from controller.local.plan import plan_cluster
 from controller.local.started import Started, write_processes
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, Fault, Kill, PauseReplication
@@ -107,12 +108,16 @@ def test_a_start_ends_the_faults_of_its_broker_alone_or_is_refused_and_ends_none
     monkeypatch.setattr(Cluster, "broker", lambda self, broker_id: runs)
     edit_faults(tmp_path / FAULT_FILE, lambda present: faults)
     cluster = shared(tmp_path)
+    marks = tmp_path / "traces" / MARKS_FILE
+    marks.parent.mkdir()
     if left is None:
         with pytest.raises(ClusterError):
             asyncio.run(cluster.start_broker(1))
+        assert not marks.exists() or "start" not in marks.read_text()
     else:
         asyncio.run(cluster.start_broker(1))
         assert is_alive or in_force == left
+        assert "start broker 1" in marks.read_text()
     assert list(read_faults(tmp_path / FAULT_FILE)) == (faults if left is None else left)
 
 
