@@ -213,11 +213,15 @@ def die_with_parent() -> Callable[[], None] | None:
     return arrange
 
 
-def rows_from(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """The whole JSON lines of a log file from `offset` on, and where to go on; lines that are none are left out."""
+def rows_from(path: Path, offset: int, *, at_most: int = -1) -> tuple[list[dict[str, Any]], int]:
+    """The whole JSON lines of a log file from `offset` on, and where to go on; lines that are none are left out.
+
+    `at_most`: after so many bytes no other line begins; -1: all to the end.
+    """
     with path.open("rb") as file:
         file.seek(offset)
-        text = file.read()
+        text = file.read(at_most)
+        text += file.readline()
     whole = text[: text.rfind(b"\n") + 1]
     rows = []
     for line in whole.splitlines():

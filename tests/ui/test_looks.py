@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from controller.local.cluster_file import ClusterRow, write_cluster
 from controller.ui import cluster_looks, local_looks
 from controller.ui.board import Board
 from controller.ui.cluster_looks import ClusterLooks
-from controller.ui.local_looks import LocalLooks
+from controller.ui.local_looks import EVENTS_KEPT, LocalLooks
 from controller.wire.types import BrokerId
 from controller.world.real.net import TcpNetwork
 
@@ -193,6 +194,33 @@ def test_what_nobody_foresaw_is_a_note_and_ends_no_look(tmp_path: Path, monkeypa
         await asyncio.gather(*running, return_exceptions=True)
 
     asyncio.run(work())
+
+
+def test_others_have_their_turn_while_long_logs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look at a folder reads what its cluster has logged for days; the newest of it all is kept."""
+    monkeypatch.setattr(local_looks, "_STEP_BYTES", 500)
+    (tmp_path / "logs").mkdir()
+    write_cluster(tmp_path, ClusterRow(bootstrap="b:1", zookeeper="z:2", controllers=[], brokers=[]))
+    times = [f"2026-11-20T10:{n // 60:02}:{n % 60:02}.000Z" for n in range(2000)]
+    elected = [{"event": "controller.elected", "controller": 901 + n % 2, "controller_epoch": n} for n in range(3)]
+    rows = [
+        {"ts": at, **(elected[n // 500] if n % 500 == 0 and n < 1500 else {"event": "e"})} for n, at in enumerate(times)
+    ]
+    for name, mine in (("broker-1", rows[:1900]), ("controller-901", rows[1900:])):
+        (tmp_path / "logs" / f"{name}.log").write_text("".join(json.dumps(row) + "\n" for row in mine))
+
+    async def turns() -> int:
+        board, count = Board(), 0
+        looking = asyncio.ensure_future(LocalLooks(tmp_path, board).run())
+        while board.get("events") is None:
+            await asyncio.sleep(0)
+            count += 1
+        looking.cancel()
+        assert [event["at"] for event in board.get("events")] == [at[11:23] for at in times[-EVENTS_KEPT:]]
+        assert board.get("office") == {"controller": 901, "epoch": 2}
+        return count
+
+    assert asyncio.run(turns()) > 100
 
 
 def test_bytes_between_brokers_are_those_that_followers_logs_grew_by(cluster: KafkaCluster) -> None:
