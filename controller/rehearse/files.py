@@ -85,13 +85,13 @@ def _place(out: Path) -> Path:
 def write(outcome: Outcome, out: Path, *, more: Mapping[str, str] = MappingProxyType({})) -> None:
     """Writes everything beside `out`, then puts it in its place: a folder is whole or it is not there.
 
-    `more`: further files, by name.
+    `more`: further files, by name. Raises OutError.
     """
     out = _place(out)
     stage = out.with_name(f".{out.name}.{os.getpid()}")
     shutil.rmtree(stage, ignore_errors=True)
-    stage.mkdir(parents=True)
     try:
+        stage.mkdir(parents=True)
         summary = outcome.summary()
         document = {"version": OUTCOME_VERSION, "answer": answer(summary), **summary}
         (stage / OUTCOME_FILE).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -103,6 +103,8 @@ def write(outcome: Outcome, out: Path, *, more: Mapping[str, str] = MappingProxy
         if out.exists():
             shutil.rmtree(out)
         stage.rename(out)
+    except OSError as error:
+        raise OutError(f"--out {out} cannot be written: {error.strerror or error}") from error
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 

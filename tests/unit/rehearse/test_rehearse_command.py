@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from controller.rehearse import files
 from controller.rehearse.command import main
 from controller.rehearse.fail_on import FailOnError, failures, parse_conditions
 from tests.worlds.rehearsals import GB, brokers, topic, write
@@ -75,6 +78,23 @@ def test_bad_flags_and_files_are_one_line(tmp_path: Path, capsys: pytest.Capture
     assert "there is no file" in capsys.readouterr().err
     assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
     assert "is not the folder of a rehearsal" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_in_the_end_is_one_line_and_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path, cluster=CLUSTER, events=[]), tmp_path / "out"
+    assert main([str(path), "--out", str(out)]) == 0
+    before = sorted(file.name for file in out.iterdir())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "_write_table", full)
+    assert main([str(path), "--out", str(out), "--overwrite"]) == 2
+    said = f"kwob rehearse: --out {out} cannot be written: No space left on device\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert sorted(file.name for file in out.iterdir()) == before and not list(tmp_path.glob(".out*"))
 
 
 def test_where_nothing_can_be_written_nothing_is_rehearsed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
