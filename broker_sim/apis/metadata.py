@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from broker_sim.apis import operations
 from broker_sim.apis.context import BrokerContext
+from broker_sim.metadata_cache import MetadataCache
 from broker_sim.server import Answer, Call
 from controller.rules.topic_names import check_topic_name
 from controller.wire.control import UpdateMetadataEntry
@@ -23,18 +24,17 @@ from controller.wire.types import INTERNAL_TOPICS, NO_LEADER, Broker, Endpoint
 METADATA_VERSIONS: Final = (0, 9)
 DESCRIBE_CLUSTER_VERSIONS: Final = (0, 1)
 #: How long a broker that has just started waits for the controller before it tells a client that it knows of nobody.
+#: Kafka's says so at once, between the moment it opens for clients and its first UpdateMetadata (seen of 3.9.1).
 FIRST_NEWS_S: Final = 1.0
 
 
 async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
     """Brokers, controller and topics as the cache has them, or will have them in a moment.
 
-    Who is told of no topics gives up what it has for them. A broker of Kafka opens for clients well after it registers,
-    so that the controller is there first (`KafkaServer.startup`); here both are one moment.
+    Who is told of no topics gives up what it has for them.
     """
     cache, asked_topics = context.metadata, call.body.topics
-    if not cache.brokers:
-        await cache.wait_until(lambda: bool(cache.brokers), FIRST_NEWS_S)
+    await _first_news(cache)
     if asked_topics is None or (call.version == 0 and not asked_topics):
         topics = [_topic(context, topic, call) for topic in cache.topics]
     else:
@@ -51,10 +51,14 @@ async def handle_metadata(context: BrokerContext, call: Call) -> Answer:
 
 
 async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
-    """The brokers of the cache, who takes requests for the controller, the cluster id; brokers know no controllers."""
+    """The brokers of the cache, who takes requests for the controller, the cluster id; brokers know no controllers.
+
+    Who asks is told what there is in a moment, as by Metadata: clients do not ask again for more.
+    """
     asked = getattr(call.body, "endpoint_type", BROKERS)
     if asked != BROKERS:
         return wrong_endpoint_type(asked, BROKERS)
+    await _first_news(context.metadata)
     return {
         "cluster_id": context.cluster_id,
         "controller_id": _controller_id(context, call),
@@ -64,6 +68,11 @@ async def handle_describe_cluster(context: BrokerContext, call: Call) -> Answer:
         ],
         "cluster_authorized_operations": operations.of_cluster(call.body),
     }
+
+
+async def _first_news(cache: MetadataCache) -> None:
+    if not cache.brokers:
+        await cache.wait_until(lambda: bool(cache.brokers), FIRST_NEWS_S)
 
 
 _CLUSTER_NAMES: Final = {"node_id": "broker_id"}

@@ -140,6 +140,23 @@ def test_who_asks_a_broker_that_has_just_started_for_topics_waits_for_the_contro
     in_memory(scenario)
 
 
+@pytest.mark.parametrize("news_comes_s, brokers", [(0.9, [1]), (None, [])], ids=["in time", "never"])
+def test_who_asks_a_broker_that_has_just_started_for_the_cluster_waits_a_moment_too(
+    news_comes_s: float | None, brokers: list[int], in_memory: Any
+) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1)
+        async with asyncio.TaskGroup() as tasks:
+            client = await cluster.connect(1)
+            asking = tasks.create_task(client.call(ApiKey.DESCRIBE_CLUSTER, 1, {}))
+            if news_comes_s is not None:
+                await cluster.world.sleep(news_comes_s)
+                await cluster.update_metadata(1, ())
+        assert [broker.broker_id for broker in asking.result().brokers] == brokers
+
+    in_memory(scenario)
+
+
 def test_a_partition_whose_leader_is_dead_is_said_to_have_none(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)
