@@ -339,6 +339,32 @@ def test_a_group_goes_on_where_its_log_is_read_with_sessions_that_begin_then() -
     play(scenario)
 
 
+def test_a_rebalance_that_moves_begins_again_among_those_who_are_stored_as_long_as_their_sessions_last() -> None:
+    """Who left before it was stored is waited for, who came is nobody: of Kafka 3.9.1 the same was seen."""
+
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        stays, leaves = (each.member_id for each in await asyncio.gather(at.join("a"), at.join("a")))
+        await asyncio.gather(at.sync("a", stays, 1, **{stays: b"x", leaves: b"y"}), at.sync("a", leaves, 1))
+        assert at.groups.leave("a", [(leaves, None)]) == (NONE, [NONE])
+        coming = asyncio.ensure_future(at.join("a"))
+        await asyncio.sleep(0)
+        new = next(member for member in at.groups.entry("a").group.members if member != stays)
+        at.follow(1)
+        assert (await coming).error is NOT_HERE
+        await at.lead(1)
+        assert (await at.join("a", new)).error is UNKNOWN
+        assert await at.commit("a", {T0: 1}, member=stays, generation=1) is NONE
+        waiting = [asyncio.ensure_future(at.join("a", member)) for member in (stays, "")]
+        await world.sleep(9.99)
+        assert not any(each.done() for each in waiting)
+        await world.sleep(0.02)
+        assert [(each.result().error, each.result().generation) for each in waiting] == [(NONE, 2)] * 2
+        assert leaves not in at.groups.entry("a").group.members
+
+    play(scenario)
+
+
 def test_who_waits_is_told_to_look_elsewhere_when_the_partition_goes_and_when_all_ends() -> None:
     async def scenario(world: World) -> None:
         at = await Coordinated(world).start()

@@ -307,7 +307,8 @@ def test_a_static_member_leaves(_: str, member: str, instance: str, error: Error
 
 
 def test_a_member_does_not_speak_for_the_instance_of_another() -> None:
-    """Each is a member; the one has no instance, the other is of another."""
+    """Two are members: the one has no instance, the other is of another. The third has forgotten its id, as members of
+    librdkafka have once their coordinator was away for a session; what they commit then is the end of them."""
     play = Play()
     static(play, "i", 1)
     static(play, "k", 1)
@@ -315,7 +316,7 @@ def test_a_member_does_not_speak_for_the_instance_of_another() -> None:
     play.until(6000)
     for member in ("i-1", "k-1", "A"):
         play.sync(member, **{"i-1": b"x", "k-1": b"z", "A": b"y"})
-    for member in ("A", "k-1"):
+    for member in ("A", "k-1", ""):
         assert play.group.heartbeat(member, "i", 1, play.now) is ErrorCode.FENCED_INSTANCE_ID
         assert play.group.commit_error(member, "i", 1, play.now) is ErrorCode.FENCED_INSTANCE_ID
     assert play.group.heartbeat("i-1", "i", 1, play.now) is ErrorCode.NONE
