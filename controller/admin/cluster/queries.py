@@ -337,7 +337,7 @@ async def alter_reassignments(
         lambda a: [a.error_code, *(p.error_code for t in a.responses for p in t.partitions)],
     )
     check(answer.error_code, answer.error_message)
-    outcomes: Outcomes = dict.fromkeys(sorted(targets))
+    outcomes: Outcomes = {}
     for topic in answer.responses:
         for p in topic.partitions:
             outcomes[TopicPartition(topic.name, p.partition_index)] = outcome(p.error_code, p.error_message)

@@ -61,7 +61,7 @@ def record_bytes(partition: TopicPartition, before: Reading, after: Reading) -> 
     grown = after.sizes.get(partition, 0) - before.sizes.get(partition, 0)
     if came > 0 and grown > 0:
         return grown / came
-    there = after.ends.get(partition, 0) - before.first.get(partition, 0)
+    there = after.ends.get(partition, 0) - after.first.get(partition, 0)
     return after.sizes.get(partition, 0) / there if there > 0 else 0.0
 
 

@@ -63,7 +63,7 @@ class DescribedPartition:
             return self.info.leader is None or in_sync < self.min_insync_replicas
         if report == "at-min-isr-partitions":
             return in_sync == self.min_insync_replicas
-        return self.info.leader is None or not self.leader_is_live
+        return not self.leader_is_live
 
     def line(self, texts: Texts = V39) -> str:
         """The line as Kafka prints it."""

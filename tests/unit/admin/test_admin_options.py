@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.admin.reassignment import options as reassign_options
 from controller.admin.toolkit.options import Arguments, Option, OptionFailure, OptionTable, UsageExit, java_integer
+from controller.admin.toolkit.texts import V39
 
 TABLE = OptionTable(
     "It does things.",
@@ -103,3 +105,35 @@ def test_any_words_are_parsed_or_refused(argv: list[str]) -> None:
         TABLE.parse(argv)
     except OptionFailure as refused:
         assert str(refused)
+
+
+#: What kafka-reassign-partitions takes with each action, beside what it needs (KIP-455; spec admin.md §3.1).
+PERMITTED = {
+    "verify": {"preserve-throttles", "progress"},
+    "generate": {"disable-rack-aware", "strategy"},
+    "execute": {
+        "additional", "throttle", "replica-alter-log-dirs-throttle", "timeout", "progress", "rollback-json-file",
+        "dry-run",
+    },
+    "cancel": {"preserve-throttles", "timeout"},
+    "list": {"progress"},
+}  # fmt: skip
+NEEDED = {"generate": {"topics-to-move-json-file", "broker-list"}, "list": set[str]()}
+OWN = set.union(*PERMITTED.values(), NEEDED["generate"], {"reassignment-json-file"})
+
+
+@pytest.mark.parametrize("action", PERMITTED)
+def test_each_option_of_a_reassignment_goes_with_its_actions_alone(action: str) -> None:
+    needed = NEEDED.get(action, {"reassignment-json-file"})
+    for option in sorted(OWN):
+        words = [f"--{action}", "--bootstrap-server", "b:1"]
+        for name in sorted({option, *needed}):
+            argument = reassign_options.TABLE[name].argument
+            words += [f"--{name}", *([] if argument is None else ["kafka" if name == "strategy" else "1"])]
+        refusal = ""
+        try:
+            reassign_options.check(V39, reassign_options.TABLE.parse(words))
+        except UsageExit as error:
+            refusal = str(error)
+        may = option in PERMITTED[action] | needed
+        assert refusal == ("" if may else f'Option "[{option}]" can\'t be used with action "[{action}]"'), words

@@ -56,6 +56,10 @@ def test_the_command_removes_all_throttles_of_an_entity_and_nothing_else() -> No
             "leader.replication.throttled.rate,follower.replication.throttled.rate"
         )
     )
+    lists = {"leader.replication.throttled.replicas": "", "follower.replication.throttled.replicas": ""}
+    left = forgotten({}, {"t": lists}, [], "b:1")
+    assert [(t.name, t.value) for t in left] == list(lists.items()), "an empty list is left over, too"
+    assert left[0].remove.endswith(f"--topic t --delete-config {','.join(lists)}")
     of_one, _ = forgotten({"1": both}, {}, [], "b:1")
     assert of_one.remove == found[0].remove.replace("--entity-default", "--entity-name 1")
     assert found[2].remove.endswith("--alter --topic t --delete-config leader.replication.throttled.replicas")

@@ -22,6 +22,7 @@ SCENARIOS = [
     (["--to-current"], {0: COMMITTED, 1: END}),
     (["--to-earliest"], {0: START, 1: START}),
     (["--to-latest"], {0: END, 1: END}),
+    (["--to-offset", "0"], {0: START, 1: START}),
     (["--to-offset", "3"], {0: START, 1: START}),
     (["--to-offset", "50"], {0: 50, 1: 50}),
     (["--to-offset", "101"], {0: END, 1: END}),
@@ -76,6 +77,21 @@ def test_where_a_group_is_moved_to(
     assert (shown.code, commits(group)) == (0, {})
     outcome = tool(groups, group, [*argv, "--execute"])
     assert (outcome.code, outcome.out, commits(group)) == (0, shown.out, expected)
+    asked = scenario[1] if scenario[0] == "--to-offset" else None
+    assert asked is None or (f"New offset ({asked}) is" in outcome.err) is (int(asked) not in expected.values())
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_partition_that_no_broker_has_heard_of_is_not_reset_in_the_place_of_another(
+    group: FakeCluster, tool: Any, number: int
+) -> None:
+    """Brokers hear of partitions one after the other: 2 may be there before 1."""
+    group.topics["t"][2] = group.topics["t"].pop(1)
+    outcome = tool(
+        groups, group, ["--reset-offsets", "--group", "g", "--topic", f"t:{number}", "--to-latest", "--execute"]
+    )
+    assert f"metadata for partition t-{number}: it does not exist or has no leader" in outcome.out
+    assert commits(group) == {}
 
 
 @pytest.mark.parametrize("state", ["Empty", "Dead", "Stable", "PreparingRebalance", "CompletingRebalance"])

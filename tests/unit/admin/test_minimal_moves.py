@@ -17,8 +17,23 @@ from hypothesis import strategies as st
 from controller.admin.commands import reassign_partitions as reassign
 from controller.admin.layout.skew import measure
 from controller.admin.reassignment.minimal_moves import Layout, minimal, moves
+from controller.admin.reassignment.proposal import propose
 from controller.rules.placement import BrokerRack, assign_replicas, draw_start
 from controller.wire.types import BrokerId, TopicPartition
+
+
+def test_each_topic_is_placed_with_the_counts_that_it_has() -> None:
+    """The replication factor is that of partition 0, whatever the others have."""
+    current = {
+        TopicPartition(topic, number): tuple(map(BrokerId, range(factor)))
+        for topic, factors in {"a": (1, 3), "b": (2,), "c": (3, 1, 2)}.items()
+        for number, factor in enumerate(factors)
+    }
+    for in_stripes in (False, True):
+        found = propose(current, brokers_of(dict.fromkeys(range(4))), random.Random(1), in_stripes=in_stripes)
+        assert {p: len(replicas) for p, replicas in found.items()} == {
+            p: {"a": 1, "b": 2, "c": 3}[p.topic] for p in current
+        }
 
 
 def brokers_of(racks: dict[int, str | None]) -> list[BrokerRack]:

@@ -90,11 +90,13 @@ def test_configs_of_a_topic(cluster: Any, tool: Any) -> None:
 
 
 def test_configs_of_brokers_go_to_that_broker(cluster: Any, tool: Any) -> None:
-    tool(configs, cluster, ["--alter", "--broker", "2", "--add-config", "a=1"])
+    for broker in (2, 0, 1):
+        before = len(cluster.seen)
+        tool(configs, cluster, ["--alter", "--broker", str(broker), "--add-config", "a=1"], bootstrap="b1:9092")
+        asked_of = {ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
+        assert [b for b, key, _ in cluster.seen[before:] if key in asked_of] == [broker, broker]
     outcome = tool(configs, cluster, ["--alter", "--broker-defaults", "--add-config", "a=2"])
     assert outcome.out == "Completed updating default config for brokers in the cluster.\n"
-    asked = [b for b, key, body in cluster.seen if key is ApiKey.INCREMENTAL_ALTER_CONFIGS]
-    assert asked[0] == 2
     lines = tool(configs, cluster, ["--describe", "--entity-type", "brokers"]).out.splitlines()
     assert lines[-2:] == [
         "Default configs for brokers in the cluster are:",
@@ -160,6 +162,7 @@ def test_the_clusters_refusal_of_a_config_is_wrapped(cluster: Any, tool: Any) ->
 
 def test_add_config_grammar() -> None:
     assert parse_add_config("a=[1,2],b=,c = x") == {"a": "1,2", "b": "", "c": "x"}
+    assert parse_add_config("a=x[1,2]y,b=[1][2],c=[[3]]") == {"a": "x1,2y", "b": "12", "c": "3"}
     with pytest.raises(ToolFailure, match="Invalid character found for config key: a!"):
         check_keys(parse_add_config("a!=1"))
 
@@ -167,13 +170,14 @@ def test_add_config_grammar() -> None:
 def test_log_dirs_json(cluster: Any, tool: Any) -> None:
     cluster.topic("foo", (0,))
     cluster.topic("bar", (0,))
-    outcome = tool(log_dirs, cluster, ["--describe", "--broker-list", "0", "--topic-list", "foo"])
-    assert outcome.out == (
-        "Querying brokers for log directories information\n"
-        "Received log directory information from brokers 0\n"
-        '{"brokers":[{"broker":0,"logDirs":[{"partitions":[{"partition":"foo-0","size":0,"offsetLag":0,'
-        '"isFuture":false}],"error":null,"logDir":"/data"}]}],"version":1}\n'
-    )
+    for brokers in ("0", "0,0", ",0,"):  # named once or more
+        outcome = tool(log_dirs, cluster, ["--describe", "--broker-list", brokers, "--topic-list", "foo"])
+        assert outcome.out == (
+            "Querying brokers for log directories information\n"
+            "Received log directory information from brokers 0\n"
+            '{"brokers":[{"broker":0,"logDirs":[{"partitions":[{"partition":"foo-0","size":0,"offsetLag":0,'
+            '"isFuture":false}],"error":null,"logDir":"/data"}]}],"version":1}\n'
+        )
 
 
 def test_log_dirs_of_all_brokers_stand_in_order_with_those_that_failed(cluster: Any, tool: Any) -> None:
@@ -297,6 +301,8 @@ def test_an_election_that_is_never_answered(cluster: Any, tool: Any) -> None:
     outcome = tool(elect, cluster, ["--election-type", "preferred", "--topic", "foo", "--partition", "0"])
     assert (outcome.code, outcome.out) == (1, "Timeout waiting for election results\n")
     assert outcome.err.splitlines()[0] == "Timeout waiting for election results"
+    nobody = tool(elect, cluster, ["--election-type", "preferred", *ALL], bootstrap="b7:9092")
+    assert (nobody.code, "Timeout waiting" in nobody.out + nobody.err) == (1, False), "that is another failure"
 
 
 SEVERAL_NAMES = [

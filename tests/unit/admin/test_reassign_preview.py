@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,30 @@ def test_leaders() -> None:
     dead = of(world(live=frozenset({1, 2})), foo_0=(0, 2)).moves[0]
     assert dead.leader_after == 2
     assert dead.blocked == "broker 0 of the target is not alive, so it cannot come into the ISR"
+
+
+#: what is asked of foo-0, which is on 0 and 1 -> whether it waits for anybody
+WAITS = [((0, 2), True), ((0,), True), ((2,), True), ((1, 0), False), ((0, 1), False)]
+
+
+@pytest.mark.parametrize(("target", "waits"), WAITS)
+def test_what_adds_or_removes_replicas_needs_a_leader_and_the_whole_target(
+    target: tuple[int, ...], waits: bool
+) -> None:
+    assert of(world(), foo_0=target).moves[0].blocked is None
+    leaderless = replace(state(0, (0, 1)), leader=None)
+    now = world(partitions={**world().partitions, FOO_0: leaderless})
+    assert of(now, foo_0=target).moves[0].blocked == ("it has no leader to copy from" if waits else None)
+    dead = of(world(live=frozenset({0, 1, 2} - {target[-1]})), foo_0=target).moves[0].blocked
+    assert (dead or "").startswith(f"broker {target[-1]} of the target is not alive") is waits
+
+
+def test_what_a_broker_gets_and_what_it_sends_take_their_time_side_by_side() -> None:
+    dirs = {0: [log_dir("/d", (FOO_0, 1000))], 1: [log_dir("/d")], 2: [log_dir("/d", (FOO_1, 300))]}
+    now = world(partitions={FOO_0: state(0, (0, 1)), FOO_1: state(1, (2, 1))}, dirs=dirs)
+    result = of(now, foo_0=(1, 2), foo_1=(1, 0))
+    assert result.links == {(0, 2): 1000, (2, 0): 300}
+    assert (result.least_seconds(100), result.least_seconds(1000), result.least_seconds(0)) == (10, 1, None)
 
 
 def test_a_reorder_copies_nothing_and_is_done_at_once() -> None:
@@ -194,7 +219,13 @@ def test_of_what_runs_already_a_throttle_is_warned_of_as_in_a_dry_run(foo: Any, 
 
 
 def test_a_throttle_above_it_is_not(foo: Any, tool: Any, plan: list[str]) -> None:
+    """From the smallest useful rate on, which the warning names."""
     grow(foo, 500)
+    words = ["--execute", "--dry-run", "--json", *plan, "--throttle"]
+    useful = json.loads(tool(reassign, foo, [*words, "1"]).out)["dry_run"]["smallest_useful_rate"]
+    assert 450 < useful <= 501
+    assert f"{useful} B/s" in tool(reassign, foo, [*words, str(useful - 1)]).err
+    assert [tool(reassign, foo, [*words, rate]).err for rate in (str(useful), "1000")] == ["", ""]
     assert tool(reassign, foo, ["--execute", "--throttle", "1000", *plan]).err == ""
 
 

@@ -248,6 +248,9 @@ def test_a_move_whose_broker_is_silent_is_not_done() -> None:
     assert not tally.see(0.0, {}, {}, {}, {replica: under_way}).is_done
     silent = tally.see(1.0, {}, {}, {}, {})
     assert (silent.bytes_done, silent.bytes_total, silent.is_done) == (4, 10, False)
+    empty = replace(under_way, copied_bytes=0, full_bytes=0)
+    for copy, is_done in ((empty, False), (replace(empty, is_over=True), True)):  # nor one of an empty log
+        assert Tally(frozenset({FOO_0})).see(0.0, {}, {}, {}, {replica: copy}).is_done is is_done
 
 
 def test_a_partition_that_was_done_before_the_first_look_counts_with_its_log() -> None:

@@ -33,7 +33,7 @@ REFUSED = [
     ("array", "[1, 2]", "Expected JSON object, received [1,2]"),
     ("scalar", '"x"', 'Expected JSON object, received "x"'),
     ("null", "null", "Expected JSON object, received null"),
-    ("other version", '{"version":2}', "Not supported version field value 2"),
+    *(("other version", f'{{"version":{n}}}', f"Not supported version field value {n}") for n in (2, 0, -1)),
     ("version as text", '{"version":"1"}', 'Expected `Integer` value, received "1"'),
     ("partitions null", '{"partitions":null}', "Expected JSON array, received null"),
     ("row is a number", _rows("3"), "Expected JSON object, received 3"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.wire.zk_operations import ZkCode
+from controller.wire.zk_operations import Create, Delete, SetData, ZkCode
 from tests.unit.admin.test_older_tools import Stage
 
 _TOPIC = ("--entity-type", "topics", "--entity-name", "t")
@@ -68,3 +68,47 @@ def test_whatever_is_refused_ends_the_tool_with_its_znode_and_code(
         assert refused.asked == healthy.asked[: place + 1]
         assert f"{op.path}: {code.name}" in out + err
         assert ended == (0 if (tool, version) == ("reassign", "2.0") else 1), "2.0 exits with 0 whatever happens"
+
+
+_NOTICE = "/config/changes/config_change_"
+#: what changes something -> where it writes, in order
+WRITES: list[tuple[str, tuple[str, ...], list[str]]] = [
+    (
+        "topics",
+        ("--create", "--topic", "n", "--config", "flush.ms=1", *_PLACED),
+        ["/config/topics/n", "/brokers/topics/n"],
+    ),
+    (
+        "topics",
+        ("--alter", "--topic", "t", "--config", "retention.ms=5", "--partitions", "3"),
+        ["/config/topics/t", _NOTICE, "/brokers/topics/t"],
+    ),
+    ("configs", ("--alter", *_BROKER, "--add-config", _RATE), ["/config/brokers/1", "/config/brokers", _NOTICE]),
+    (
+        "reassign",
+        ("--execute", "--reassignment-json-file", "PLAN", "--throttle", "9"),
+        [
+            *("/config/topics/t", _NOTICE, "/config/brokers/0", "/config/brokers", _NOTICE),
+            *("/config/brokers/1", _NOTICE, "/config/brokers/2", _NOTICE, "/admin/reassign_partitions"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.6"])
+@pytest.mark.parametrize(("tool", "words", "paths"), WRITES, ids=[" ".join((w[0], *w[1][:1])) for w in WRITES])
+def test_what_is_to_hold_from_the_begin_is_written_first(
+    tool: str, words: tuple[str, ...], paths: list[str], version: str, files: dict[str, str]
+) -> None:
+    """The configs of a topic that is made, the throttles of what is moved; a notice comes after what it is of."""
+    stage = Stage()
+    stage.topic("t", (0, 1), (1, 0))
+    stage.run(tool, "--zk", *(files.get(word, word) for word in words), compat=version)
+    assert stage.said[0][0] == 0
+    written = [op.path for op in stage.asked if isinstance(op, (Create, SetData, Delete))]
+    assert [path for at, path in enumerate(written) if path == _NOTICE or _is_first(path, at, written, paths)] == paths
+
+
+def _is_first(path: str, at: int, written: list[str], paths: list[str]) -> bool:
+    """What is there is set, what is not is made after that was tried."""
+    return path in paths and written.index(path) == at

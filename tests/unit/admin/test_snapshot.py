@@ -306,6 +306,8 @@ def reading(at_s: float, end: int, size: int, committed: int | None = None, firs
 FLOWS = [
     ("grown", reading(0, 100, 1000, 50), reading(10, 200, 3000, 100), Flow(in_bytes_per_s=200, out_bytes_per_s=100)),
     ("shortened meanwhile", reading(0, 100, 9000), reading(10, 200, 1000), Flow(in_bytes_per_s=50)),
+    ("its first records went", reading(0, 100, 9000), reading(10, 200, 1000, first=180), Flow(in_bytes_per_s=500)),
+    ("they had gone", reading(0, 100, 9000, first=80), reading(10, 200, 1200, first=80), Flow(in_bytes_per_s=100)),
     ("nothing came", reading(0, 100, 1000, 20), reading(10, 100, 1000, 30), Flow(out_bytes_per_s=10)),
     ("a group went back", reading(0, 100, 1000, 90), reading(10, 100, 1000, 10), Flow()),
     ("truncated", reading(0, 100, 1000), reading(10, 90, 900), Flow()),
@@ -318,7 +320,8 @@ def test_rates(before: Reading, after: Reading, expected: Flow) -> None:
 
 
 def test_lags() -> None:
-    assert lags(reading(0, 100, 1, 30)) == {"g": {T0: 70}}
+    for committed, lag in ((30, 70), (99, 1), (100, 0), (130, 0)):  # beyond the end: it was cut, or read later
+        assert lags(reading(0, 100, 1, committed)) == {"g": {T0: lag}}
 
 
 ARGUMENTS: dict[str, Any] = {
@@ -376,7 +379,7 @@ def test_no_name_that_people_gave_stays_whatever_it_begins_with(are_listed: bool
     shape = ClusterShape(
         brokers=tuple(
             BrokerShape(id=at, rack=name, host=name, log_dirs=(LogDir(path=f"/{name}"),), configs={"x": name})
-            for at, name in enumerate(names)
+            for at, name in enumerate((*names, ""))
         ),
         configs={str(at): name for at, name in enumerate(names)},
         topics=topics if are_listed else {},
@@ -390,7 +393,9 @@ def test_no_name_that_people_gave_stays_whatever_it_begins_with(are_listed: bool
     )
     behind = {f"{other}-{at}": at for at, other in enumerate(others)}
     assert [dict(group.lag) for group in hidden.groups.values()] == [behind] * len(names)
-    assert not {*hidden.groups, *(b.rack for b in hidden.brokers)} & {*names}, "in these nothing is Kafka's own"
+    racks = {b.rack for b in hidden.brokers}
+    assert not {*hidden.groups, *racks} & {*names}, "in these nothing is Kafka's own"
+    assert racks == {f"rack-{number}" for number in range(1, len(names) + 2)}, "an empty name is one, too"
 
 
 def test_other_names_and_the_same_shape() -> None:

@@ -67,6 +67,7 @@ REFUSED = [
     ("partitions a word", ["--partitions", "abc"], "Cannot parse argument 'abc' of option partitions"),
     ("plan with a broker twice", ["--replica-assignment", "1:1"], "Partition replica lists may not contain duplicate entries: 1"),
     ("plan of unequal lists", ["--replica-assignment", "0:1,1"], "Partition 1 has different replication factor: [1]"),
+    ("plan of lists that grow", ["--replica-assignment", "0,1:0"], "Partition 1 has different replication factor: [1, 0]"),
     ("plan with a gap", ["--replica-assignment", "0,,1"], 'For input string: ""'),
     ("config twice =", ["--config", "a=b=c"], 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'),
     ("config without value", ["--config", "a="], 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'),
@@ -105,6 +106,13 @@ def test_create_an_existing_topic(cluster: Any, tool: Any) -> None:
     assert "ERROR org.apache.kafka.common.errors.TopicExistsException: Topic 'foo' already exists.\n" in outcome.err
     outcome = tool(topics, cluster, ["--create", "--topic", "foo", "--if-not-exists"])
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "")
+    for code in (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.POLICY_VIOLATION, ErrorCode.REQUEST_TIMED_OUT):
+        no = {"error_code": code, "error_message": "No."}
+        cluster.answers[ApiKey.CREATE_TOPICS] = lambda broker, body, no=no: {
+            "topics": [{"name": topic.name, **no} for topic in body.topics]
+        }
+        refused = tool(topics, cluster, ["--create", "--topic", "bar", "--if-not-exists"])
+        assert (refused.code, refused.out) == (1, "Error while executing topic command : No.\n"), "it is not there"
 
 
 def test_list_filters_sorts_and_prints_an_empty_line_for_nothing(cluster: Any, tool: Any) -> None:

@@ -65,18 +65,21 @@ def test_a_config_is_not_set_and_deleted_at_once(cluster: Any, tool: Any) -> Non
     assert cluster.configs[2, "foo"] == {"retention.ms": "5"}
 
 
-#: what is hidden, what is set now -> whether the tool insists on it
+#: whose secret is hidden, what is set or deleted now -> whether the tool insists on the secret
 HIDDEN = [
-    ("1", {"a": "1"}, True),
-    ("1", {"ssl.keystore.password": "x"}, False),
-    ("", {"a": "1"}, True),
-    ("foo", {"a": "1"}, False),
+    ("1", ["--add-config", "a=1"], True),
+    ("1", ["--add-config", "ssl.keystore.password=x"], False),
+    ("1", ["--delete-config", "ssl.keystore.password"], False),
+    ("1", ["--add-config", "a=1", "--delete-config", "ssl.keystore.password"], False),
+    ("", ["--add-config", "a=1"], True),
+    ("", ["--delete-config", "ssl.keystore.password"], False),
+    ("foo", ["--add-config", "a=1"], False),
 ]
 
 
-@pytest.mark.parametrize(("name", "added", "refused"), HIDDEN)
-def test_secrets_of_a_broker_are_to_be_given_again(
-    cluster: Any, tool: Any, name: str, added: dict[str, str], refused: bool
+@pytest.mark.parametrize(("name", "words", "refused"), HIDDEN)
+def test_secrets_of_a_broker_are_to_be_given_again_or_deleted(
+    cluster: Any, tool: Any, name: str, words: list[str], refused: bool
 ) -> None:
     """A broker does not show their values, and a change of the others would lose them. Those of another level stay."""
     cluster.topic("foo", (0,))
@@ -92,8 +95,7 @@ def test_secrets_of_a_broker_are_to_be_given_again(
         return {"results": [{**named, "configs": entries}]}
 
     cluster.answers[ApiKey.DESCRIBE_CONFIGS] = shown
-    words = ",".join(f"{k}={v}" for k, v in added.items())
-    outcome = tool(configs, cluster, ["--alter", *LEVELS[name], "--add-config", words])
+    outcome = tool(configs, cluster, ["--alter", *LEVELS[name], *words])
     assert outcome.code == int(refused)
     assert ("missing entries: Set(ssl.keystore.password)" in outcome.err) == refused
     assert bool(cluster.requests(ApiKey.INCREMENTAL_ALTER_CONFIGS)) != refused
@@ -195,6 +197,7 @@ BY_ZNODE: list[tuple[tuple[str, ...], str, str, str, Any]] = [
     (TOPIC, "topics/foo", "flush.ms=7", "", {"retention.ms": "5", "flush.ms": "7"}),
     (TOPIC, "topics/foo", "flush.ms=7", "retention.ms", {"flush.ms": "7"}),
     (TOPIC, "topics/foo", "flush.ms=7", "flush.ms", "Invalid config(s): flush.ms"),
+    (TOPIC, "topics/foo", "retention.ms=7,flush.ms=7", "retention.ms", {"flush.ms": "7"}),
     ((*BROKER, "1"), "brokers/1", f"{RATE}=0", "", {"num.io.threads": "4", RATE: "0"}),
     ((*BROKER, "1"), "brokers/1", f"{RATE}=-1", "", "Invalid value -1"),
     ((*BROKER, "1"), "brokers/1", f"{RATE}=x", "", "Invalid value x"),

@@ -243,6 +243,22 @@ def test_each_group_is_deleted_by_itself(group: FakeCluster, tool: Any, version:
     assert "deleted successfully" not in alone.out
 
 
+def test_a_group_that_is_named_twice_is_meant_once(group: FakeCluster, tool: Any) -> None:
+    """By what deletes in the order in which they are named, by what shows in theirs."""
+    group.groups["h"] = EMPTY
+    named = ["--group", "h", "--group", "g", "--group", "h"]
+    shown = json.loads(tool(groups, group, ["--describe", *named, "--json"]).out)["groups"]
+    assert [row["group"] for row in shown] == ["g", "h"]
+    reset = tool(groups, group, ["--reset-offsets", "--topic", "t:0", "--to-latest", "--execute", *named, "--json"])
+    assert list(json.loads(reset.out)["groups"]) == ["h", "g"]
+    group.answers[ApiKey.DELETE_GROUPS] = lambda _, body: {"results": [{"group_id": n} for n in body.groups_names]}
+    outcome = tool(groups, group, ["--delete", *named])
+    assert outcome.out == "Deletion of requested consumer groups ('h, g') was successful.\n"
+    for api, asked in ((ApiKey.DELETE_GROUPS, ["h", "g"]), (ApiKey.OFFSET_COMMIT, ["h", "g"])):
+        bodies = group.requests(api)
+        assert [name for b in bodies for name in getattr(b, "groups_names", None) or [b.group_id]] == asked
+
+
 # -- --list and --describe ---------------------------------------------------------------------------------------------
 
 
@@ -251,13 +267,15 @@ def test_groups_are_listed_of_the_states_and_types_that_were_named(
 ) -> None:
     monkeypatch.setitem(HIGHEST, ApiKey.LIST_GROUPS, 5)
     kinds = {"a": ("Stable", "classic"), "b": ("Empty", "consumer"), "c": ("Empty", ""), "d": ("", "consumer")}
+    protocols = {"b": "", "x": "connect"}  # what commits alone has none; what is of Connect is no consumer group
     group.answers[ApiKey.LIST_GROUPS] = lambda broker, _: {
         "groups": [
-            {"group_id": name, "protocol_type": "consumer", "group_state": state, "group_type": kind}
-            for name, (state, kind) in kinds.items()
+            {"group_id": name, "protocol_type": protocols.get(name, "consumer"), "group_state": state,
+             "group_type": kind}
+            for name, (state, kind) in {**kinds, "x": ("Stable", "classic")}.items()
             if broker == 1
         ]
-    }
+    }  # fmt: skip
 
     def listed(*words: str) -> list[list[str]]:
         return [line.split() for line in tool(groups, group, ["--list", *words]).out.splitlines()]
@@ -266,8 +284,9 @@ def test_groups_are_listed_of_the_states_and_types_that_were_named(
     assert listed("--state") == [["GROUP", "STATE"], ["a", "Stable"], ["b", "Empty"], ["c", "Empty"], ["d", "Unknown"]]
     assert listed("--state", "empty") == [["GROUP", "STATE"], ["b", "Empty"], ["c", "Empty"]]
     assert listed("--type", "consumer") == [["GROUP", "TYPE"], ["b", "Consumer"], ["d", "Consumer"]]
-    both = listed("--type", "classic", "--state", "stable,empty")
-    assert both == [["GROUP", "TYPE", "STATE"], ["a", "Classic", "Stable"], ["c", "Classic", "Empty"]]
+    for text in ("stable,empty", "STABLE, Empty ", " empty,stable,"):
+        both = listed("--type", "classic", "--state", text)
+        assert both == [["GROUP", "TYPE", "STATE"], ["a", "Classic", "Stable"], ["c", "Classic", "Empty"]]
     rows = json.loads(tool(groups, group, ["--list", "--json", "--type", "consumer"]).out)["groups"]
     assert rows == [
         {"group": "b", "state": "Empty", "type": "Consumer"}, {"group": "d", "state": "Unknown", "type": "Consumer"},
@@ -304,6 +323,37 @@ def test_a_group_for_machines(group: FakeCluster, tool: Any) -> None:
             }
         ]
     }  # fmt: skip
+
+
+#: of each member its instance id (2.3 and later) and the partitions of t that it has
+MEMBERS = [("i", [0]), (None, [2, 10, 1])]
+
+
+@pytest.mark.parametrize("members", [MEMBERS, MEMBERS[::-1], MEMBERS[:1], MEMBERS[1:]])
+def test_all_that_members_have_is_shown_the_busiest_first(
+    group: FakeCluster, tool: Any, members: list[tuple[str | None, list[int]]]
+) -> None:
+    """Numbers stand as texts sort, in the list of members; in that of partitions as numbers."""
+    group.topic("t", *[(0,)] * 11)
+    group.committed["g"] = {}
+    rows = [
+        {"member_id": f"m{at}", "group_instance_id": instance, "client_id": "c", "client_host": "/h",
+         "member_metadata": b"", "member_assignment": assignment([TopicPartition("t", n) for n in numbers])}
+        for at, (instance, numbers) in enumerate(members)
+    ]  # fmt: skip
+    group.groups["g"] = {**EMPTY, "group_state": "Stable", "members": rows}
+    shown = tool(groups, group, ["--describe", "--group", "g", "--members", "--verbose"]).out.splitlines()[1:]
+    is_static = any(instance for instance, _ in members)
+    head = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if is_static else []), "HOST", "CLIENT-ID", "#PARTITIONS"]
+    assert shown[0].split() == [*head, "ASSIGNMENT"]
+    assert [line.split() for line in shown[1:]] == [
+        ["g", f"m{at}", *([instance] if instance else []), "/h", "c", str(len(numbers)),
+         f"({','.join(sorted(map(str, numbers)))})"]
+        for at, (instance, numbers) in enumerate(members)
+    ]  # fmt: skip
+    lines = tool(groups, group, ["--describe", "--group", "g"]).out.splitlines()[2:]
+    busiest = sorted(members, key=lambda member: -len(member[1]))
+    assert [int(line.split()[2]) for line in lines] == [n for _, numbers in busiest for n in sorted(numbers)]
 
 
 STATES = {

@@ -203,22 +203,50 @@ def test_what_is_refused_ends_it_and_is_no_success(
     assert asked.count(refused) == 1
 
 
-def test_only_what_is_being_reassigned_is_cancelled(five: Any, tool: Any, file: Any) -> None:
-    """A controller may list a partition that neither gains nor loses replicas: there is nothing to take back."""
-    still = {"partition_index": 0, "replicas": [0, 1], "adding_replicas": [], "removing_replicas": []}
-    five.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda broker, body: {
-        "topics": [{"name": "foo", "partitions": [still]}]
+@pytest.mark.parametrize("refused", [{FOO_0}, {FOO_1}, {FOO_0, FOO_1}], ids=["first", "last", "all"])
+def test_whichever_partition_is_refused_it_is_named_and_no_log_dir_is_asked_for(
+    cluster: Any, tool: Any, file: Any, refused: set[TopicPartition]
+) -> None:
+    cluster.topic("foo", (0, 1), (0, 1))
+    no = {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": "No."}
+    cluster.answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = lambda broker, body: {
+        "responses": [
+            {"name": "foo", "partitions": [{"partition_index": p.partition, **(no if p in refused else {})}]}
+            for p in (FOO_0, FOO_1)
+        ]
     }
+    plan = file(row(FOO_0, 1, 2, dirs=["/ssd", "any"]), row(FOO_1, 1, 2))
+    outcome = tool(reassign, cluster, ["--execute", *plan])
+    lines = outcome.out.partition("Error reassigning partition(s):\n")[2].splitlines()
+    assert (outcome.code, lines) == (1, [f"{partition}: No." for partition in sorted(refused)])
+    assert not cluster.requests(ApiKey.ALTER_REPLICA_LOG_DIRS)
+
+
+@pytest.mark.parametrize("removing", [[], [1]])
+@pytest.mark.parametrize("adding", [[], [2]])
+def test_only_what_gains_or_loses_replicas_is_cancelled(
+    five: Any, tool: Any, file: Any, adding: list[int], removing: list[int]
+) -> None:
+    """A controller may list a partition that does neither: there is nothing to take back."""
+    listed = {"partition_index": 0, "replicas": [0, 1], "adding_replicas": adding, "removing_replicas": removing}
+    five.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda broker, body: {
+        "topics": [{"name": "foo", "partitions": [listed]}]
+    }
+    five.answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = lambda broker, body: {"responses": []}
     outcome = tool(reassign, five, ["--cancel", *file(row(FOO_0, 1, 2))])
-    assert outcome.out.startswith("None of the specified partition reassignments are active.\n")
-    assert not five.requests(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    asked = five.requests(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    active = outcome.out.startswith("Successfully cancelled partition reassignment for: foo-0\n")
+    none_active = outcome.out.startswith("None of the specified partition reassignments are active.\n")
+    assert (active, len(asked), none_active) == ((True, 1, False) if adding or removing else (False, 0, True))
 
 
-def test_only_replicas_that_move_are_sent_back_to_their_directory(five: Any, tool: Any, file: Any) -> None:
-    """Of four that the file names: one moves, one is where it was, one is on no broker's disk, one is not named."""
+@pytest.mark.parametrize("way", ["/ssd", "/elsewhere"])
+def test_only_replicas_that_move_are_sent_back_to_their_directory(five: Any, tool: Any, file: Any, way: str) -> None:
+    """Of four that the file names: one moves (there, or elsewhere), one is where it was, one is on no broker's disk,
+    one is not named."""
     plan = file(row(FOO_0, 0, 1, dirs=["/ssd", "/ssd"]), row(FOO_1, 2, 1, dirs=["/ssd", "any"]))
     moving, other = PartitionReplica(FOO_0, BrokerId(1)), PartitionReplica(FOO_1, BrokerId(1))
-    five.futures = {moving: "/ssd", other: "/ssd"}
+    five.futures = {moving: way, other: "/ssd"}
     answer = json.loads(tool(reassign, five, ["--cancel", "--json", *plan]).out)
     assert answer == {"cancelled": [], "cancelled_moves": ["foo-0-1"]}
     assert five.futures == {other: "/ssd"}
@@ -286,12 +314,13 @@ def test_what_machines_read_of_each_action(five: Any, tool: Any, file: Any, tmp_
 
 @pytest.mark.parametrize(("version", "shown"), [("2.0", [0, 1]), ("2.6", [0])])
 def test_what_is_printed_to_go_back_by(file: Any, version: str, shown: list[int]) -> None:
-    """2.0 prints all partitions of the topics, 2.6 those of the file."""
-    stage = Stage()
-    stage.topic("foo", (0, 1), (1, 0))
-    _, out, _ = stage.run("reassign", "--execute", "--zk", *file(row(FOO_0, 1, 2)), compat=version)
-    [printed] = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    assert [p["partition"] for p in printed["partitions"]] == shown
+    """2.0 prints all partitions of the topics, 2.6 those of the file; machines read the same."""
+    for options in ([], ["--json"]):
+        stage = Stage()
+        stage.topic("foo", (0, 1), (1, 0))
+        _, out, _ = stage.run("reassign", "--execute", "--zk", *options, *file(row(FOO_0, 1, 2)), compat=version)
+        [printed] = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        assert [p["partition"] for p in printed.get("rollback", printed)["partitions"]] == shown
 
 
 @pytest.mark.parametrize(("options", "rate"), [([], "9"), (["--throttle", "-1"], "9"), (["--throttle", "0"], "0")])

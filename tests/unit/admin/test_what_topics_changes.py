@@ -46,6 +46,28 @@ def test_partitions_are_added_to_each_topic_named_and_placed_by_the_cluster(clus
     assert {name: len(partitions) for name, partitions in cluster.topics.items()} == {"a1": 3, "a2": 3, "b": 1}
 
 
+def test_lists_are_those_of_what_each_topic_gets(cluster: Any, tool: Any) -> None:
+    """Of the topics that a pattern means each has a number of partitions of its own; the first lists are theirs."""
+    for number, name in enumerate(("a0", "a1", "a2", "a3"), 1):
+        cluster.topic(name, *[(0, 1)] * number)
+    words = ["--alter", "--topic", "a.", "--partitions", "4", "--replica-assignment", "0:1,1:2,2:0,2:1"]
+    assert tool(topics, cluster, words).code == 0
+    [request] = cluster.requests(ApiKey.CREATE_PARTITIONS)
+    added = {t.name: [tuple(a.broker_ids) for a in t.assignments] for t in request.topics}
+    lists = [(0, 1), (1, 2), (2, 0), (2, 1)]
+    assert added == {name: lists[number:] for number, name in enumerate(("a0", "a1", "a2", "a3"), 1)}
+
+
+@pytest.mark.parametrize("action", [["--alter", "--partitions", "3"], ["--delete"]])
+def test_internal_topics_are_changed_where_they_are_meant(cluster: Any, tool: Any, action: list[str]) -> None:
+    for name in ("__consumer_offsets", "__mine"):
+        cluster.topic(name, (0, 1))
+    answer = json.loads(tool(topics, cluster, [*action, "--topic", "__.*", "--json"]).out)
+    assert next(iter(answer.values())) == ["__consumer_offsets", "__mine"]
+    changed = {name: len(partitions) for name, partitions in cluster.topics.items()}
+    assert changed == ({} if action == ["--delete"] else dict.fromkeys(("__consumer_offsets", "__mine"), 3))
+
+
 @pytest.mark.parametrize("action", [["--alter", "--partitions", "3"], ["--delete"]])
 def test_a_name_that_fits_nothing_changes_nothing(cluster: Any, tool: Any, action: list[str]) -> None:
     cluster.topic("abc", (0,))
@@ -137,7 +159,8 @@ def test_the_longest_name_and_the_names_beside_others_can_be_created(stage: Stag
 @pytest.mark.parametrize("version", ["2.0", "2.6"])
 def test_what_is_added_and_removed_leaves_the_other_configs(stage: Stage, version: str) -> None:
     before = changes(stage)
-    words = ("--alter", "--zk", "--topic", "foo", "--config", "max.message.bytes=9", "--delete-config", "flush.ms")
+    pairs = ("--config", " max.message.bytes = 9 ", "--delete-config", " flush.ms ")  # blanks do not count
+    words = ("--alter", "--zk", "--topic", "foo", *pairs)
     assert stage.run("topics", *words, compat=version)[0] == 0
     assert stage.json("/config/topics/foo")["config"] == {"retention.ms": "5", "max.message.bytes": "9"}
     assert stage.notices() == ["topics/foo"]
