@@ -65,6 +65,16 @@ def test_a_layout_from_flags() -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
+@pytest.mark.parametrize("shift", [None, 0, 1, 3])
+@pytest.mark.parametrize("start", [0, 1, 3])
+def test_where_a_layout_starts_is_as_the_flags_say(start: int, shift: int | None) -> None:
+    """The shift is the start unless another is given, as for a topic that is created with a fixed start."""
+    words = ("layout", "--partitions", "9", "--replication-factor", "3", "--brokers", "0,1,2,3", "--json")
+    given = ("--start-index", str(start), *(() if shift is None else ("--shift", str(shift))))
+    (run,) = json.loads(said(*words, *given)[1])["runs"]
+    assert (run["start_index"], run["shift"] % 3) == (start, (start if shift is None else shift) % 3)
+
+
 def test_the_naive_scheme_from_flags() -> None:
     code, out, _ = said(
         "layout", "--partitions", "7", "--replication-factor", "3", "--brokers", "0,1,2,3,4", "--scheme", "naive",

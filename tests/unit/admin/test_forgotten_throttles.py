@@ -17,7 +17,7 @@ from controller.world.simulated.world import World, run_world
 
 RATE = {"follower.replication.throttled.rate": "1000", "log.cleaner.threads": "2"}
 LIST = {"leader.replication.throttled.replicas": "0:1", "retention.ms": "1"}
-T0 = TopicPartition("t", 0)
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 
 CASES = [
     ("nothing moves", set(), ["broker 1", "topic t"]),
@@ -94,7 +94,16 @@ def test_they_are_found_in_zookeeper() -> None:
             ]
         )
         looks.append(await forgotten_throttles(session, "b:1"))
+        other = TopicZNode.encode(TopicAssignment(partitions={0: quiet}))
+        await session.perform(
+            [
+                SetData(ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode({U0: (BrokerId(2),)})),
+                Create(TopicZNode.path("u"), other),
+                Create(ConfigEntityZNode.topic("u"), ConfigEntityZNode.encode(LIST)),
+            ]
+        )
+        looks.append(await forgotten_throttles(session, "b:1"))  # one runs, one is asked for
         await session.close()
         return [[row.entity for row in look] for look in looks]
 
-    assert run_world(random.Random(4).randrange(100), scenario) == [[], ["broker 1", "topic t"], [], []]
+    assert run_world(random.Random(4).randrange(100), scenario) == [[], ["broker 1", "topic t"], [], [], []]

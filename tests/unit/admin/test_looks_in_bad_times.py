@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.admin import explain
-from controller.admin.checks.conditions import Condition, trouble, wait_until
+from controller.admin.checks.conditions import Condition, trouble, unmet, wait_until
 from controller.admin.cluster.client import AdminClient
 from controller.admin.snapshot.anonymise import anonymise
 from controller.admin.toolkit.machine import Machine
@@ -18,6 +18,7 @@ from controller.admin.why import command as why
 from controller.wire.cluster_file import dump, parse
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
+from controller.wire.types import BrokerId, ReplicaAssignment, TopicPartition
 from tests.worlds.scripted_brokers import run_tool
 
 NO_MOVES = ["no-moves"]
@@ -37,6 +38,29 @@ def test_without_any_broker_nothing_is_as_it_should_be(cluster: Any, condition: 
     assert trouble({}, (), is_full=False) is not None
     outcome = run_tool(waiting, cluster, [condition], bootstrap=None)
     assert (outcome.code, outcome.out) == (1, "no broker is registered, says who answers")
+
+
+@pytest.mark.parametrize("topics", [(), ("foo",), ("bar",), ("foo", "bar"), ("other",)])
+def test_the_moves_of_all_topics_or_of_those_that_are_named_are_waited_for(
+    cluster: Any, topics: tuple[str, ...]
+) -> None:
+    """Those of others, which may take days, are not."""
+    adding = (BrokerId(2),)
+    for name in ("foo", "bar", "other"):
+        cluster.topic(name, (0, 1))
+    for name in ("foo", "bar"):
+        replicas = (BrokerId(2), BrokerId(1))
+        cluster.running[TopicPartition(name, 0)] = ReplicaAssignment(replicas=replicas, adding_replicas=adding)
+
+    async def look(argv: Sequence[str], machine: Machine) -> int:
+        async with AdminClient(machine.network, "b0:9092") as admin:
+            machine.out.write(str(await unmet(admin, [Condition.NO_MOVES], topics)))
+        return 0
+
+    moving = [f"{name}-0" for name in ("bar", "foo") if not topics or name in topics]
+    verb = "is" if len(moving) == 1 else "are"
+    told = run_tool(look, cluster, [], bootstrap=None).out
+    assert told == (f"{', '.join(moving)} {verb} being reassigned" if moving else "None")
 
 
 def test_who_waits_does_not_wait_for_an_answer_that_takes_a_minute(cluster: Any) -> None:

@@ -338,6 +338,8 @@ def test_a_drawn_cluster_is_the_same_for_the_same_seed() -> None:
     assert sum(sizes) == ARGUMENTS["partitions"]
     assert sum(p.bytes for _, p in shape.partitions()) == pytest.approx(ARGUMENTS["total_bytes"], rel=1e-6)
     assert sum(p.in_bytes_per_s for _, p in shape.partitions()) == pytest.approx(1000, abs=2)
+    assert all(p.out_bytes_per_s == pytest.approx(2 * p.in_bytes_per_s, abs=0.2) for _, p in shape.partitions())
+    assert dump(shape).rstrip().endswith("\nversion: 1"), "who reads another one must see that"
     racks = {b.id: b.rack for b in shape.brokers}
     assert all(len({racks[r] for r in p.replicas}) == 3 for _, p in shape.partitions())
 
@@ -406,7 +408,9 @@ brokers:
 - {id: 1, rack: berlin, host: a.example, log_dirs: [{path: /srv/secret}], configs: {a.rate: "7", listeners: "X://h:1"}}
 - {id: 2, rack: berlin}
 topics:
-  payments-eu: {partitions: [[1, 2]], configs: {leader.replication.throttled.replicas: "0:1", x: secret}}
+  payments-eu:
+    partitions: [[1, 2]]
+    configs: {leader.replication.throttled.replicas: "0:1,1:2", x: secret, y: "0:1,secret"}
   __consumer_offsets: {partitions: [[1]]}
 groups: {billing: {lag: {payments-eu-0: 4}}}
 """
@@ -415,7 +419,7 @@ groups: {billing: {lag: {payments-eu-0: 4}}}
     for name in ("secret", "berlin", "example", "payments", "billing"):
         assert name not in hidden
     assert shape.topics["topic-1"].partitions == parse(text).topics["payments-eu"].partitions
-    assert shape.topics["topic-1"].configs == {"leader.replication.throttled.replicas": "0:1"}
+    assert shape.topics["topic-1"].configs == {"leader.replication.throttled.replicas": "0:1,1:2"}
     assert "__consumer_offsets" in shape.topics and shape.groups["group-1"].lag == {"topic-1-0": 4}
     assert [b.rack for b in shape.brokers] == ["rack-1", "rack-1"] and shape.brokers[0].configs == {"a.rate": "7"}
 

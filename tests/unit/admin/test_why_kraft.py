@@ -34,6 +34,37 @@ def quorum(*others: QuorumReplica, observers: tuple[QuorumReplica, ...] = ()) ->
     return Quorum(leader=1, epoch=4, high_watermark=100, voters=(LEADER, *others), observers=observers)
 
 
+@pytest.mark.parametrize("late_ms", [None, 0, 2_999, 3_000, 3_001])
+@pytest.mark.parametrize("end", [99, 100, 101])
+def test_who_lacks_records_for_longer_than_three_seconds_is_behind(end: int, late_ms: int | None) -> None:
+    other = voter(2, end, None if late_ms is None else 50_000 - late_ms)
+    is_behind = end < 100 and (late_ms is None or late_ms > 3_000)
+    assert [(v.replica_id, n, ms) for v, n, ms in quorum(other).behind] == (
+        [(2, 100 - end, late_ms)] if is_behind else []
+    )
+    lag = quorum(observers=(other,)).observer_lag(2)
+    assert lag == ((100 - end, late_ms) if is_behind else None)
+
+
+#: voters, of which so many keep up -> how many are needed, and what that means
+MAJORITIES = [
+    (2, 1, 2, "nothing can change until more of them do"),
+    (3, 2, 2, "one more loss, and nothing can change"),
+    (4, 2, 3, "nothing can change until more of them do"),
+    (4, 3, 3, "one more loss, and nothing can change"),
+    (5, 4, 3, "1 more may be lost"),
+    (6, 3, 4, "nothing can change until more of them do"),
+    (7, 6, 4, "2 more may be lost"),
+]
+
+
+@pytest.mark.parametrize(("voters", "keeping", "needed", "meaning"), MAJORITIES)
+def test_more_than_half_of_the_voters_are_needed(voters: int, keeping: int, needed: int, meaning: str) -> None:
+    others = [voter(n, 100 if n <= keeping else 7, 50_000 if n <= keeping else None) for n in range(2, voters + 1)]
+    *_, last = quorum(*others).sentences()
+    assert last == f"{keeping} of {voters} controllers keep up and {needed} are needed: {meaning}"
+
+
 def found(topic: TopicFacts) -> list[Finding]:
     return diagnose(topic, Commands(bootstrap="b:1"))
 

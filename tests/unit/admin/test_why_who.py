@@ -100,6 +100,10 @@ def test_what_is_said_of_who_does_not_answer(facts: dict[str, Any], ended: bool,
     assert "it leads 0, 2: records" in text.replace("t-", "") and "it counts as in sync in t-1" in text
     well = topic(partitions[0], broker(2, **facts), partitions=partitions)
     assert Trouble.SILENT not in {f.trouble for f in diagnose(well, HERE)}
+    for number, line in enumerate(("it leads t-0: records", "it counts as in sync in t-1", "it leads t-2: records")):
+        (alone,) = [f for f in diagnose(at, HERE, only=number) if f.trouble is Trouble.SILENT]
+        lines = [text for text in alone.because if text.startswith("it ")]
+        assert len(lines) == 1 and lines[0].startswith(line), "of the partition that is asked about"
 
 
 @pytest.mark.parametrize("leader", [1, 2, 3, None], ids=str)

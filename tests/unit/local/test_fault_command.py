@@ -20,7 +20,16 @@ from controller.local import cluster, cluster_file, fault, fault_topics
 from controller.local import fault_file as fault_rows
 from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
-from controller.wire.fault_rows import FAULT_FILE, KINDS, Fault, PauseReplication, SlowDisk, decode
+from controller.wire.fault_rows import (
+    FAULT_FILE,
+    KINDS,
+    Fault,
+    PauseReplication,
+    SlowDisk,
+    decode,
+    encode,
+    parse_row,
+)
 from tests.forked import forked_off
 
 
@@ -51,6 +60,7 @@ CALLS = [
      {"fault": "api", "api": "Fetch", "action": "error", "error_code": 74, "every": 3}),
     (["kill", "--rack", "a"], {"fault": "kill", "rack": "a"}),
     (["stop", "--broker", "3"], {"fault": "stop", "broker": 3}),
+    (["stop", "--broker", "1, 3"], {"fault": "stop", "broker": [1, 3]}),
     (["expire-session", "--broker", "2"], {"fault": "expire_session", "broker": 2}),
     (["pause-replication", "--broker", "2", "--topic", "t", "--partition", "1"],
      {"fault": "pause_replication", "broker": 2, "topic": "t", "partition": 1}),
@@ -163,6 +173,40 @@ def test_a_table_that_no_terminal_shows_is_not_cut(tmp_path: Path, capsys: pytes
     log_dir = str(tmp_path / ("broker-" + 100 * "1") / "data")
     fault_rows.print_faults([SlowDisk(log_dir=log_dir, delay_ms=5)], Console(highlight=False, soft_wrap=True))
     assert f"log_dir={log_dir}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("begins", [None, -5, 0, 1, 5])
+@pytest.mark.parametrize("ends", [None, -1, 0, 1, 5])
+def test_a_fault_is_in_force_from_its_begin_to_before_its_end(
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    begins: int | None,
+    ends: int | None,
+) -> None:
+    """To the millisecond; what is over is listed no more, what is to come is."""
+    now = fault_rows.now_ms()
+    for module in (fault, fault_rows):
+        monkeypatch.setattr(module, "now_ms", lambda: now)
+    window = {name: now + ms for name, ms in (("from_ms", begins), ("until_ms", ends)) if ms is not None}
+    if begins is not None and ends is not None and ends <= begins:
+        return
+    row = parse_row({"fault": "kill", "broker": 1, "id": "f7", **window})
+    (data / FAULT_FILE).write_text(encode([row]))
+    is_over, is_to_come = ends is not None and ends <= 0, (begins or 0) > 0
+    assert fault_rows.state_of(row, now).split()[0] == ("over" if is_over else "in")
+    assert fault_rows.state_of(row, now).startswith("in force") is not (is_over or is_to_come)
+    assert run(data, "list", "--json") == 0
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)] == ([] if is_over else ["f7"])
+
+
+def test_a_fault_without_a_name_gets_one_that_no_other_has(data: Path) -> None:
+    """Neither one that is in force nor one that somebody gave by hand, wherever that stands in the file."""
+    names = [None, "f2", None, "f1", None, "mine", "f5"]
+    given = [parse_row({"fault": "kill", "broker": 1, **({} if n is None else {"id": n})}) for n in names]
+    named, last = fault_rows.with_ids(given)
+    assert ([row.id for row in named], last) == (["f3", "f2", "f4", "f1", "f6", "mine", "f5"], 6)
+    assert [row.id for row in fault_rows.with_ids(given, after=9)[0]] == ["f10", "f2", "f11", "f1", "f12", "mine", "f5"]
 
 
 def test_what_is_over_goes_at_the_next_change(data: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from controller.local import cluster
+from controller.local import cluster, leftovers
 from controller.local.cluster_file import CLUSTER_FILE, write_cluster
 from controller.local.leftovers import end_processes
 from controller.local.plan import plan_cluster
-from controller.local.started import Started, write_processes
+from controller.local.started import PROCESSES_FILE, Started, write_processes
 from controller.wire.types import BrokerId
 from controller.wire.zk_operations import Create, Exists
 from controller.wire.znodes import ControllerZNode
@@ -72,6 +73,27 @@ def test_a_later_process_with_the_id_of_what_was_left_goes_on(tmp_path: Path, sl
     write_processes(data, {"broker-1": Started(sleeper.pid, began and began - 1)})
     assert asyncio.run(end_processes(data)) == ([] if began else [f"broker-1 (process {sleeper.pid})"])
     assert (sleeper.poll() is None) is (began is not None)
+
+
+@pytest.mark.parametrize("pid", [1, 0, -1, "x", None])
+def test_what_can_be_no_process_of_a_cluster_is_never_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: object
+) -> None:
+    """Whatever stands in the file: 1 is the machine's own, and what is below is every process there is."""
+    ended: list[int] = []
+    monkeypatch.setattr(leftovers, "living_members", lambda group: [group])
+    monkeypatch.setattr(leftovers, "is_ending", lambda pid: False)
+    monkeypatch.setattr(Path, "read_bytes", lambda self: str(tmp_path).encode())
+
+    async def kill(group: int, limit_s: float) -> bool:
+        ended.append(group)
+        return True
+
+    monkeypatch.setattr(leftovers, "kill_group", kill)
+    (tmp_path / PROCESSES_FILE).write_text(json.dumps({"zookeeper": [pid, None]}))
+    assert (asyncio.run(end_processes(tmp_path)), ended) == ([], [])
+    (tmp_path / PROCESSES_FILE).write_text(json.dumps({"zookeeper": [2, None]}))
+    assert (asyncio.run(end_processes(tmp_path)), ended) == (["zookeeper (process 2)"], [2])
 
 
 class Running:

@@ -138,6 +138,22 @@ def test_more_than_the_disk_holds_is_refused_before_anything_starts(tmp_path: Pa
     assert read_like(file, Fraction(1, 4), free_bytes=(1 << 30) + 2_000_000_000).bytes == 2_000_000_000
 
 
+@pytest.mark.parametrize("scale", [Fraction(1), Fraction(2, 3)])
+@pytest.mark.parametrize("free", [7, 2_000, 3_000_000, 1_999_000_000, 3_000_000_000, 7_999_999_999])
+def test_the_share_that_would_fit_does(tmp_path: Path, free: int, scale: Fraction) -> None:
+    """A gigabyte is left free; what fits whole is not refused."""
+    file = tmp_path / "c.yaml"
+    file.write_text("brokers: [{id: 1}]\ntopics: {t: {partitions: [{replicas: [1], bytes: 8000000000}]}}")
+    free_bytes = (1 << 30) + free
+    if 8_000_000_000 * scale <= free:
+        assert read_like(file, scale, free_bytes=free_bytes).bytes <= free
+        return
+    with pytest.raises(ClusterError, match=r"--scale (1/\d+) would fit") as refused:
+        read_like(file, scale, free_bytes=free_bytes)
+    fits = parse_scale(str(refused.value).partition("--scale ")[2].split()[0])
+    assert read_like(file, fits, free_bytes=free_bytes).bytes <= free < 8_000_000_000 / (fits.denominator - 1 or 1)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [("brokers: [", "not YAML"), ("brokers: []", "at least 1"), ("brokers: [{id: 1, disks: 3}]", "not known")],

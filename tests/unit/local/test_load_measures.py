@@ -44,6 +44,8 @@ def test_the_longest_pause_of_each_partition() -> None:
             pauses.acknowledged(partition, at_s)
     assert [(p.partition, p.length_s, p.began_s) for p in pauses.longest()] == [(T0, 3.0, 0.5)]
     assert [p.partition for p in pauses.longest(least_s=0.5)] == [T0, T1]
+    pauses.acknowledged(T1, 2.8)
+    assert [p.partition for p in pauses.longest(least_s=2.8 - 1.8)] == [T0, T1], "of that length, too"
 
 
 TIMES = st.lists(st.floats(0, 20, allow_subnormal=False), max_size=5).map(sorted)

@@ -20,6 +20,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
          "topic": "orders", "partition": 3, "isr": [1, 2]},
         {"ts": "2026-01-01T10:00:03.000Z", "level": "warning", "event": "isr.shrunk", "broker_id": 1, "topic": "orders",
          "partition": 13},
+        {"ts": "2026-01-01T10:00:03.500Z", "level": "notice", "event": "of.another",
+         "partitions": ["orders2-3", "ord-1"]},
     ],
     "controller-901": [
         {"ts": "2026-01-01T10:00:00.000Z", "level": "info", "event": "topics.changed", "new": ["orders"],
@@ -43,7 +45,11 @@ def data(tmp_path: Path) -> Path:
 
 
 CASES = [
-    ("all, by time", [], ["topics.changed", "leader.started", "request.sent", "isr.shrunk", "controller.faulted"]),
+    (
+        "all, by time",
+        [],
+        ["topics.changed", "leader.started", "request.sent", "isr.shrunk", "of.another", "controller.faulted"],
+    ),
     (
         "a topic, under any key",
         ["--topic", "orders"],
@@ -51,12 +57,15 @@ CASES = [
     ),
     ("a partition, and batches of its topic", ["--topic", "orders-3"], ["leader.started", "request.sent"]),
     ("a partition in a list", ["--topic", "other"], ["controller.faulted"]),
-    ("a broker", ["--broker", "1"], ["leader.started", "isr.shrunk"]),
+    ("a partition whose topic's name goes on", ["--topic", "orders2-3"], ["of.another"]),
+    ("a topic whose name another begins with", ["--topic", "ord"], ["of.another"]),
+    ("a broker", ["--broker", "1"], ["leader.started", "isr.shrunk", "of.another"]),
     ("a controller", ["--controller", "901"], ["topics.changed", "request.sent", "controller.faulted"]),
     ("events that fit", ["--event", "isr.*,topics.*"], ["topics.changed", "isr.shrunk"]),
+    ("what has no level of ours is told as news", ["--level", "info", "--topic", "orders2"], ["of.another"]),
     ("from a level on", ["--level", "warning"], ["isr.shrunk", "controller.faulted"]),
-    ("since a date", ["--since", "2026-01-01T10:00:03"], ["isr.shrunk", "controller.faulted"]),
-    ("the last ones", ["--lines", "2"], ["isr.shrunk", "controller.faulted"]),
+    ("since a date", ["--since", "2026-01-01T10:00:03"], ["isr.shrunk", "of.another", "controller.faulted"]),
+    ("the last ones", ["--lines", "2"], ["of.another", "controller.faulted"]),
 ]
 
 

@@ -37,6 +37,8 @@ LINES = [
     (("topics", "--create", "--topic", "a b", *B), ["kwob topics --create --topic 'a b'"]),
     (("configs", "--bootstrap-server=localhost:9093", "--alter", "--topic", "a"), ["kwob configs --alter --topic a"]),
     (("topics", "--zookeeper", "localhost:2181", "--delete", "--topic", "a"), ["kwob topics --delete --topic a"]),
+    (("leader-election", "--election-type=preferred", "--all-topic-partitions", *B),
+     ["kwob leader-election --election-type=preferred --all-topic-partitions"]),
     (("topics", "--describe", *B), []),
     (("reassign-partitions", "--execute", "--dry-run", *B), []),
     (("consumer-groups", "--reset-offsets", "--dry-run", *B), []),

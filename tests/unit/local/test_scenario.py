@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,13 @@ import pytest
 from pydantic import BaseModel
 
 from controller.local import cluster, cluster_file
+from controller.local.fault_file import edit_faults, read_faults
 from controller.local.plan import plan_cluster
 from controller.local.scenario import command
 from controller.local.scenario.commands import Commands, Ended
 from controller.local.scenario.file import ClusterPart, Expect, LoadPart, TopicPart, parse
 from controller.local.scenario.play import Played, Player, judge_loads
-from controller.wire.fault_rows import FAULT_FILE, FaultError
+from controller.wire.fault_rows import FAULT_FILE, FaultError, Kill, Stop
 
 DOCUMENTED = Path(__file__).resolve().parents[3] / "docs" / "scenarios.md"
 WHOLE = """
@@ -334,6 +336,28 @@ def test_a_load_is_interrupted_where_only_the_end_of_the_scenario_ends_it(data: 
     assert signals == ([] if own_time else [signal.SIGINT])
 
 
+def test_at_its_end_a_scenario_takes_its_own_faults_along_and_no_other(data: Path) -> None:
+    """Also where it ends early."""
+    edit_faults(data / FAULT_FILE, lambda present: (*present, Kill(broker=1, id="mine"), Stop(broker=2)))
+    before = [row.id for row in read_faults(data / FAULT_FILE)]
+    seen: list[list[str | None]] = []
+
+    class Looking(Scripted):
+        async def run(self, words: Sequence[str]) -> Ended:
+            seen.append([row.id for row in read_faults(data / FAULT_FILE)])
+            if words[0] == "broker":
+                raise RuntimeError("the end")
+            return await super().run(words)
+
+    for step in ("{do: check}", "{do: start_broker, broker: 2}"):
+        text = f"faults: [{{at: 0s, for: 1ms, fault: cut_link, broker: 2}}]\nsteps: [{step}]"
+        player = Player(parse(text, "f.yaml"), data, lambda at_s, line: None, Looking(data, {}))
+        with suppress(RuntimeError):
+            asyncio.run(player.play())
+        assert [row.id for row in read_faults(data / FAULT_FILE)] == before
+    assert all(len(ids) == len(before) + 1 and ids[: len(before)] == before for ids in (seen[0], seen[-1]))
+
+
 def test_a_log_dir_is_named_as_the_status_shows_it(data: Path) -> None:
     class Looking(Scripted):
         async def run(self, words: Sequence[str]) -> Ended:
@@ -382,6 +406,14 @@ JUDGED = [
 @pytest.mark.parametrize(("expect", "loads", "holds"), [row[1:] for row in JUDGED], ids=[row[0] for row in JUDGED])
 def test_what_is_expected_of_loads(expect: dict[str, Any], loads: list[dict[str, Any]], holds: bool) -> None:
     assert all(each.holds for each in judge_loads(Expect.model_validate(expect), loads)) is holds
+
+
+@pytest.mark.parametrize("missing", [[0], [0, 0], [0, None], [2, 0, None], [None]])
+def test_what_is_missing_is_told_where_any_load_can_tell(missing: list[int | None]) -> None:
+    """Also that nothing is."""
+    [*told] = judge_loads(Expect(), [load(missing=number) for number in missing])
+    counts = [number for number in missing if number is not None]
+    assert [(each.detail, each.holds) for each in told] == ([(str(sum(counts)), not sum(counts))] if counts else [])
 
 
 # -- the command -------------------------------------------------------------------------------------------------------
