@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from controller.embedded.alike import planned
 from controller.local.cluster_file import ClusterError
 from controller.local.like import RECORD_BYTES, differs, likeness, parse_scale, read_like
 from controller.local.load import client, fill
@@ -96,6 +97,17 @@ class Taker:
     def flush(self, _: float) -> int:
         self.poll(0)
         return 0
+
+
+def test_settings_of_a_test_cluster_go_before_those_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(FILE)
+    plan, like = planned(
+        tmp_path, brokers=None, controllers=1, racks=None, settings={"replica.lag.time.max.ms": "7"}, log_dirs=None,
+        seed=None, metrics=False, like=file, scale=0,
+    )  # fmt: skip
+    assert like is not None and plan.ids == (7, 3, 901)
+    assert plan.settings == {**dict(s.split("=", 1) for s in like.settings), "replica.lag.time.max.ms": "7"}
 
 
 def test_no_compression_makes_less_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,17 @@ from tests.worlds.rehearsals import brokers, play, topic
 
 
 @pytest.mark.parametrize(
-    ("second", "until_s"), [({"at": 40, "for": 60}, 100), ({"at": 30, "for": 10}, 80)], ids=["over its end", "within"]
+    ("second", "until_s"),
+    [
+        ({"at": 40, "for": 60}, 100),
+        ({"at": 30, "for": 10}, 80),
+        ({"at": 30, "for": 10, "link": "50MB"}, 80),
+        ({"at": 10, "for": 15, "link": "50MB"}, 80),
+    ],
+    ids=["over its end", "within", "within, and it leaves more", "before, and it leaves more"],
 )
 def test_a_broker_is_slow_as_long_as_anything_slows_it_down(
-    tmp_path: Path, second: dict[str, int], until_s: int
+    tmp_path: Path, second: dict[str, Any], until_s: int
 ) -> None:
     slow = {"do": "slow", "broker": 2, "link": "400kB"}
     outcome = play(

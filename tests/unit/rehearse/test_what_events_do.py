@@ -79,6 +79,36 @@ def test_without_an_active_controller_a_move_waits_for_the_next(tmp_path: Path) 
     assert 20_000 < outcome.moves[0].from_ms < 30_000
 
 
+@pytest.mark.parametrize("away_s", [1, 60])
+def test_a_killed_controller_is_away_for_as_long_as_is_said(tmp_path: Path, away_s: int) -> None:
+    """The only one: nobody elects until it is back, and the session of the one that was killed has ended."""
+    events = [{"do": "controller_failover", "at": 5, "for": away_s}, {"do": "kill", "at": 6, "broker": 1}]
+    outcome = played(tmp_path, {"t": topic([1, 2], bytes=1000)}, *events, controllers=1)
+    [change] = [change for change in outcome.changes if change.leader == 2]
+    assert max(5 + away_s, 23) * 1000 < change.at_ms < max(5 + away_s, 23) * 1000 + 9_000
+
+
+def test_a_curve_goes_on_and_holds_up_no_end(tmp_path: Path) -> None:
+    topics = {"a": topic([1], bytes=1000, in_bytes_per_s=1000.0)}
+    outcome = played(tmp_path, topics, {"do": "curve", "at": 0, "factors": [1, 3], "period": 20})
+    assert outcome.is_over and outcome.end_ms < 120_000
+
+
+@pytest.mark.parametrize(("of_cluster", "of_scenario", "leaves"), [(5_000, 200_000, False), (200_000, 5_000, True)])
+def test_settings_of_a_scenario_go_before_those_of_its_cluster(
+    tmp_path: Path, of_cluster: int, of_scenario: int, leaves: bool
+) -> None:
+    name = "replica.lag.time.max.ms"
+    shape = {
+        "brokers": brokers(2),
+        "topics": {"t": topic([1, 2], bytes=1000, in_bytes_per_s=1000.0)},
+        "configs": {name: str(of_cluster)},
+    }
+    pause = {"do": "pause_replication", "at": 5, "broker": 2, "for": 40}
+    outcome = play(tmp_path, cluster=shape, settings={name: of_scenario}, events=[pause], end=60)
+    assert bool(outcome.troubles["under_replicated"].partitions) is leaves
+
+
 def test_who_is_asked_to_shut_down_is_named_with_what_it_takes_offline(tmp_path: Path) -> None:
     topics = {"t": topic([1], [2], bytes=1000)}
     stopped = played(tmp_path, topics, {"do": "stop", "at": 5, "broker": 1, "for": 30})
