@@ -18,6 +18,7 @@ from broker_sim.replay.validation.figures import (
     OutageFigures,
     RulesFigures,
     RunFigures,
+    State,
     StatesFigures,
     broken_limits,
     match,
@@ -25,6 +26,7 @@ from broker_sim.replay.validation.figures import (
     outages_of,
     page,
     read_truth,
+    states_figures,
 )
 from broker_sim.replay.validation.kraft import KraftFigures, broken_kraft_limits
 
@@ -55,6 +57,35 @@ def test_the_truth_is_what_leaders_wrote_one_replica_at_a_time() -> None:
 
 def change(kind: str, ts: int, replica: int = 3) -> Change:
     return Change("t", 0, kind, replica, ts)
+
+
+def test_a_partition_begins_with_the_first_state_that_is_told_of_it() -> None:
+    """No change led to it, whoever wrote it; and a deletion is no state."""
+    gone = json.dumps({"kind": "state", "op": "delete", "topic": "t", "partition": 0, "ts": 7})
+    truth = read_truth([state(4, [1, 2], "leader"), gone, state(9, [1, 2, 3], "leader")])
+    assert truth.changes == (Change("t", 0, EXPAND, 3, 9),)
+    assert {version for _, _, version in truth.states} == {4, 9}
+
+
+@pytest.mark.parametrize(("off_ms", "is_twin"), [(0, True), (2_000, True), (-2_000, True), (2_001, False)])
+def test_twins_are_two_seconds_apart_at_most(off_ms: int, is_twin: bool) -> None:
+    found = match([change(SHRINK, 10_000)], [change(SHRINK, 10_000 - off_ms)])
+    assert (found.errors_ms, len(found.missing), len(found.spurious)) == (([off_ms], 0, 0) if is_twin else ([], 1, 1))
+
+
+def test_states_that_were_never_written_count_however_many_are_lacking() -> None:
+    truth = read_truth([state(version, [1, 2], "controller") for version in range(3)])
+    right, wrong = truth.states["t", 0, 0], State(frozenset({1}), 1, 0)
+    replayed = {("t", 0, 0): right, ("t", 0, 1): wrong, ("t", 0, 8): right}
+    assert states_figures(truth, replayed) == StatesFigures(written=3, exact=1, extra=1)
+
+
+def test_an_outage_ends_once_whoever_leads_later() -> None:
+    leaders = [(0, 1), (15, 2), (20, 3), (40, 1), (50, 2)]
+    written = [json.loads(state(at, [1, 2, 3], "controller", leader=leader)) for at, leader in leaders]
+    assert outages_of(written, [(10, 1)]) == [("t", 0, 10, 15)]
+    assert outages_of(written, [(10, 1), (45, 1)]) == [("t", 0, 10, 15), ("t", 0, 45, 50)]
+    assert outages_of(written, [(10, 3)]) == []
 
 
 def test_each_change_has_one_twin_and_the_rest_is_told() -> None:

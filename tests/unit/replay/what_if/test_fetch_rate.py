@@ -20,10 +20,15 @@ LAG_MS = 10_000
 Appends = Sequence[tuple[int, int]]
 
 
-def asked(appends: Appends, *, end: int, in_batches: int = 7, **settings: str) -> dict[str, object]:
+def asked(
+    appends: Appends, *, end: int, in_batches: int = 7, whose: int | None = None, **settings: str
+) -> dict[str, object]:
+    """`whose`: the broker that the settings were given while it ran; None: they stand in the file."""
     trace = Writer(recorded_lag=LAG_MS)
     for name, value in settings.items():
-        trace.add("config", T0, key=name.replace("_", "."), value=value)
+        trace.add(
+            "config", T0, key=name.replace("_", "."), value=value, **({} if whose is None else {"replica": whose})
+        )
     rows = [(ts, size) for ts, size in appends]
     for tick in range(LAG_MS // 2, end, LAG_MS // 2):
         rows.append((tick, -1))
@@ -63,6 +68,16 @@ def test_fetches_are_those_of_the_recorded_settings() -> None:
     assert asked(appends, end=60_000)["never"] == 0
     assert asked(appends, end=60_000, replica_fetch_max_bytes="20000")["never"] == 1
     assert asked(appends, end=60_000, replica_fetch_max_bytes="large")["never"] == 0
+    while_it_runs = asked(appends, end=60_000, whose=1, replica_fetch_max_bytes="20000")
+    assert while_it_runs["never"] == 0, "they cannot be changed then"
+
+
+def test_fetches_that_carry_nothing_or_never_wait_are_as_with_one() -> None:
+    """No broker would start so; a row may say it all the same."""
+    appends = [(700 * k, 20) for k in range(1, 4)]
+    for name in ("replica_fetch_wait_max_ms", "replica_fetch_max_bytes"):
+        of_none, of_one = (asked(appends, end=6_000, **{name: value}) for value in ("0", "1"))
+        assert of_none == of_one
 
 
 def test_nothing_appended_needs_nothing() -> None:

@@ -173,6 +173,14 @@ def test_who_copies_long_is_met_by_all_that_come_meanwhile(long_ms: int | None, 
         assert rows_of("all", told)[1].smallest_rate == meet * 4 * MB + 1
 
 
+@pytest.mark.parametrize("fetched", [None, 0, 100 * MB])
+def test_a_copy_that_lacked_nothing_takes_no_time_whatever_it_fetched(fetched: int | None) -> None:
+    """What it fetched is what came in meanwhile: it tells of the size where nothing else does."""
+    row = ROW._replace(backlog_bytes=0, copied_bytes=fetched, ingress_bytes_per_second=0.0)
+    (_, changed) = rows_of("copy", list(etas([row], [Change(THROTTLE, MB)])))
+    assert (changed.eta_ms, changed.never, changed.backlog_bytes) == (0, 0, 0)
+
+
 def test_a_copy_of_unknown_size_has_no_answer_and_is_no_never() -> None:
     unknown = ROW._replace(backlog_bytes=None, copied_bytes=None, partition=4)
     told = [r for r in etas([ROW, unknown], [Change(THROTTLE, 14 * MB)]) if r.value is not None]
