@@ -257,6 +257,46 @@ def test_a_registration_that_vanishes_between_two_looks_is_made_again() -> None:
     server.run(scenario)
 
 
+def test_a_registration_whose_answer_was_lost_in_a_new_session_has_the_new_epoch() -> None:
+    """The create was done, its answer lost with the connection, and the broker has an epoch of its last session."""
+    server = Server(None)
+
+    async def scenario(server: Server) -> None:
+        client, other = await server.client(), await server.client()
+        mine = registration(client)
+        before = await mine.register()
+        await client.expire()
+        await until(lambda: client.session_id != 0)
+        content = BrokerIdZNode.encode(ONE, 1)
+        await client.perform_one(Create(PATH, content, ephemeral=True))
+        again = await mine.register()
+        found = await other.perform_one(GetData(PATH))
+        assert found.stat is not None and again == mine.broker_epoch == found.stat.czxid > before
+
+    server.run(scenario)
+
+
+@pytest.mark.known_failure("X4")
+def test_one_foreign_session_after_another_is_outlived() -> None:
+    """Each owner is waited for by itself: who came and went meanwhile is no reason to refuse."""
+    server = Server(None)
+
+    async def scenario(server: Server) -> None:
+        ghosts, client = [await server.client() for _ in range(3)], await server.client()
+        await registration(ghosts[0]).register()
+        starting = asyncio.ensure_future(registration(client).register())
+        for ghost, after in zip(ghosts, [*ghosts[1:], None], strict=True):
+            await asyncio.sleep(4)
+            assert not starting.done()
+            await ghost.close()
+            if after is not None:
+                await after.perform_one(Create(PATH, BrokerIdZNode.encode(ONE, 1), ephemeral=True))
+        await starting
+        assert await owner(client) == client.session_id
+
+    server.run(scenario)
+
+
 # --- the office
 
 

@@ -43,7 +43,7 @@ from controller.world.simulated.loop import run
 from controller.world.simulated.net import SimulatedNetwork
 from controller.world.supervisor import Supervisor
 
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+T0, T1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("other", 0)
 
 
 def broker(number: int, listener: str = "PLAINTEXT") -> Broker:
@@ -192,7 +192,8 @@ def play(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> list[Any]:
 
 def test_requests_arrive_in_order_and_answers_are_events() -> None:
     async def scenario(bench: Bench) -> None:
-        stub = await bench.start(1, StubBroker())
+        stub, answered = await bench.start(1, StubBroker()), list[type[ControlRequest]]()
+        bench.channels.on_answered.append(lambda request: answered.append(type(request)))
         bench.channels.add([broker(1)])
         assert bench.channels.send([leaders(1), metadata(1), stop(1)]) == 3
         await asyncio.sleep(1)
@@ -205,6 +206,9 @@ def test_requests_arrive_in_order_and_answers_are_events() -> None:
         ]
         gauge = bench.channels.gauges()[BrokerId(1)]
         assert (gauge.requests, gauge.failures, gauge.queue_size) == (3, 0, 0)
+        assert answered == [LeaderAndIsrRequest, UpdateMetadataRequest, StopReplicaRequest], (
+            "also where that is no event"
+        )
 
     play(scenario)
 
@@ -432,6 +436,27 @@ def test_the_first_request_is_not_answered_by_what_it_was_merged_behind(monkeypa
         stub.script = lambda count, request: {}
         await asyncio.sleep(3)
         assert not is_pending()
+        gauge = bench.channels.gauges()[BrokerId(1)]
+        assert gauge.requests == gauge.queue.count == 2, "what was merged away is no request that was answered"
+
+    play(scenario)
+
+
+def test_what_is_merged_has_waited_since_the_oldest_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "MERGE_ABOVE", 2)
+
+    async def scenario(bench: Bench) -> None:
+        bench.channels.add([broker(1)])
+        bench.channels.send([stop(1)])
+        await asyncio.sleep(1)
+        for _ in range(3):
+            bench.channels.send([metadata(1)])
+            await asyncio.sleep(1)
+        await bench.start(1, StubBroker())
+        await asyncio.sleep(1)
+        gauge = bench.channels.gauges()[BrokerId(1)]
+        assert gauge.requests == 2
+        assert 3_000 <= gauge.queue.total < 3_500  # ms, of the metadata alone: the other was tried at once
 
     play(scenario)
 
@@ -773,9 +798,13 @@ def test_a_stop_counts_only_for_what_was_to_be_deleted() -> None:
     ("request_", "body"),
     [
         (stop(1, delete=False), {"partition_errors": [partition_error(T0, ErrorCode.NONE)]}),
+        (
+            replace(stop(1), partition_states=(StopReplicaEntry(OTHER, -2, delete_partition=True),)),
+            {"partition_errors": [partition_error(OTHER, ErrorCode.NONE)]},
+        ),
         (stop(1), {"error_code": ErrorCode.STALE_BROKER_EPOCH}),
     ],
-    ids=["nothing was to be deleted", "a refusal as a whole names no partition"],
+    ids=["nothing was to be deleted", "a move has dropped it", "a refusal as a whole names no partition"],
 )
 def test_a_stop_without_deletions_is_no_event(request_: StopReplicaRequest, body: Mapping[str, Any]) -> None:
     assert answer_to(request_, body) is None

@@ -198,10 +198,12 @@ def test_one_refusal_costs_only_its_own_multi() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 500], ids=["one write", "many writes"])
-def test_a_broken_fence_means_another_controller(count: int) -> None:
+@pytest.mark.parametrize("is_multi", [False, True], ids=["by themselves", "together"])
+def test_a_broken_fence_means_another_controller(count: int, is_multi: bool) -> None:
     session = TreeSession()
+    ops: list[ZkWriteOp] = [Create(f"/a/{n}") for n in range(count)]
     with pytest.raises(ControllerMoved):
-        write(session, [Create(f"/a/{n}") for n in range(count)], fence=EPOCH_VERSION - 1)
+        write(session, [Multi(tuple(ops))] if is_multi else ops, fence=EPOCH_VERSION - 1)
     assert session.tree.get("/a/0") is None
 
 

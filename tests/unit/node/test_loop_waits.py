@@ -10,11 +10,29 @@ from typing import Any
 
 import pytest
 
-from controller.core.effects import AddBrokers, Effect, Read, Recipe, RemoveBrokers, Reply, Write
-from controller.core.events import BrokerChange, ListPartitionReassignments, PartitionReassignmentIsrChange, TopicChange
+from controller.core.effects import (
+    AddBrokers,
+    ControllerMoved,
+    Effect,
+    Enqueue,
+    Read,
+    Recipe,
+    RemoveBrokers,
+    Reply,
+    Write,
+    ZkReadFailed,
+)
+from controller.core.events import (
+    BrokerChange,
+    Expire,
+    ListPartitionReassignments,
+    PartitionReassignmentIsrChange,
+    TopicChange,
+)
+from controller.node.loop import EventLost
 from controller.wire import log_events as ev
 from controller.wire.types import Broker, BrokerId, TopicPartition
-from controller.wire.zk_operations import Exists, SetData
+from controller.wire.zk_operations import Exists, SetData, ZkSessionExpired
 from tests.unit.node.test_controller_loop import Bench, listing, play
 
 
@@ -179,3 +197,70 @@ def test_who_was_taken_together_with_others_is_taken_with_them_again() -> None:
 
     play(scenario, {PartitionReassignmentIsrChange: recipe})
     assert [{event.topic_partition, *event.others} for event in taken] == [set(tps)]
+
+
+def test_what_has_fired_may_wait_again() -> None:
+    """What fails is tried again each time that it fails, not once."""
+
+    def recipe(event: BrokerChange) -> Recipe:
+        yield Enqueue(event, 1_000)
+        yield Enqueue(event, 1_000)
+
+    async def scenario(bench: Bench) -> None:
+        bench.loop.put(BrokerChange())
+        await asyncio.sleep(4.5)
+        assert bench.core.handled == ["BrokerChange"] * 5
+
+    play(scenario, {BrokerChange: recipe})
+
+
+def test_each_who_waits_is_woken_by_what_holds_whoever_waits_before_it() -> None:
+    async def scenario(bench: Bench) -> None:
+        done: set[int] = set()
+        waits = [asyncio.ensure_future(bench.loop.until(partial(done.__contains__, n), 60)) for n in range(4)]
+        for n in (2, 0, 3, 1):
+            await bench.idle()
+            done.add(n)
+            bench.loop.put(BrokerChange())
+            await bench.idle()
+            assert {at for at, wait in enumerate(waits) if wait.done()} == done
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    "error", [ControllerMoved("moved"), ZkSessionExpired("gone"), ZkReadFailed("/a", "AUTH"), RuntimeError("a bug")]
+)
+def test_whose_event_fails_without_an_answer_is_told_so(error: Exception) -> None:
+    """Whatever follows from the error: nobody waits for ever."""
+
+    def recipe(event: BrokerChange) -> Recipe:
+        yield Read((Exists("/a"),))
+        raise error
+
+    async def scenario(bench: Bench) -> None:
+        bench.core.preempted = lambda event: ()
+        bench.core.recipes[ListPartitionReassignments] = recipe
+        with pytest.raises(EventLost):
+            async with asyncio.timeout(5):
+                await bench.loop.ask(listing)
+
+    play(scenario)
+
+
+def test_no_end_of_a_session_counts_as_taken_before_the_event_in_progress_has_ended() -> None:
+    """A new session is not opened while an event still uses the last one, at no end of one."""
+
+    async def scenario(bench: Bench) -> None:
+        for ends in (1, 2, 3):
+            bench.zk.gate = asyncio.Event()
+            bench.loop.put(BrokerChange())
+            await bench.idle()
+            taken = bench.loop.expire()
+            await bench.idle()
+            assert not taken.is_set() and bench.core.handled.count(Expire.__name__) == ends - 1
+            bench.zk.gate.set()
+            await bench.idle()
+            assert taken.is_set() and bench.core.handled.count(Expire.__name__) == ends
+
+    play(scenario, {BrokerChange: reads_then_writes})

@@ -55,11 +55,14 @@ def test_a_listener_that_does_not_close_answers_nobody(play: Play, monkeypatch: 
         async def refuse(_: object) -> NoReturn:
             raise OSError("it stays open")
 
+        connected = await cluster.client.network.connect("controller", PORT)
         with monkeypatch.context() as patched:
             patched.setattr("controller.world.simulated.net._Listener.close", refuse)
             await cluster.machine.run(cluster.controller.stop())
         with pytest.raises((OSError, TimeoutError)):
             await cluster.ask(ApiKey.METADATA, 1, {"topics": []}, timeout_s=5)
+        async with asyncio.timeout(5):
+            assert await connected.recv() == b"", "who was connected is not any more"
         (held,) = await cluster.zk(Exists("/controller"))
         assert held.code is ZkCode.NO_NODE
 
@@ -128,6 +131,44 @@ def test_whenever_a_stop_comes_into_a_start_no_session_is_left(play: Play) -> No
 
     lines = play(scenario, brokers=1)
     assert not [line for line in lines if line["event"] == ev.CONTROLLER_FAULTED]
+
+
+def test_the_session_outlives_the_event_in_progress(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an event has begun to write, it writes to its end."""
+
+    async def scenario(cluster: Any) -> None:
+        zk, loop, sessions = cluster.controller.zk, cluster.controller.loop, list[int | None]()
+        stop = loop.stop
+
+        async def stops() -> None:
+            sessions.append(zk.session_id)
+            await stop()
+            sessions.append(zk.session_id)
+
+        monkeypatch.setattr(loop, "stop", stops)
+        await cluster.machine.run(cluster.controller.stop())
+        assert None not in sessions and len(sessions) == 2 and zk.session_id is None
+
+    play(scenario, brokers=1)
+
+
+def test_a_new_session_waits_for_the_event_that_uses_the_last_one(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(cluster: Any) -> None:
+        zk, loop = cluster.controller.zk, cluster.controller.loop
+        expire, is_taken = loop.expire, asyncio.Event()
+
+        def expires() -> asyncio.Event:
+            expire()
+            return is_taken
+
+        monkeypatch.setattr(loop, "expire", expires)
+        cluster.world.zookeeper.expire_session(zk.session_id)
+        await asyncio.sleep(30)
+        assert zk.session_id is None and zk.gauges.sessions == 1
+        is_taken.set()
+        await cluster.world.until(lambda: zk.gauges.sessions == 2, within_s=5, what="a new session")
+
+    play(scenario, brokers=1)
 
 
 @pytest.mark.parametrize("error", [ZkUnreachable("nobody"), OSError(24, "no file"), RuntimeError("no thread")])
