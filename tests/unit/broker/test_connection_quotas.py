@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker_sim.connection_quotas import ConnectionQuotas
-from broker_sim.server_limits import ServerLimits
+from broker_sim.server_limits import ListenerLimits, ServerLimits
 from tests.unit.broker.test_server_limits import entered, quotas
 
 
@@ -43,5 +43,26 @@ def test_who_gives_up_waiting_leaves_its_place_in_the_queue_also_in_the_moment_i
         made.leave("EX", "h")
         await asyncio.wait_for(second, 5)
         assert first.cancelled() and await entered(made, "EX") == "waits"
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("full", ["A", "B"])
+def test_what_one_listener_waits_for_keeps_no_other_waiting(full: str) -> None:
+    """Each has its own backlog, its own slots and its own rate, whichever was asked first."""
+    one = ListenerLimits(max_connections=1, max_connection_creation_rate=1)
+
+    async def play() -> None:
+        made = ConnectionQuotas(ServerLimits(listeners={"A": one, "B": one}, backlog=1))
+        for listener in "AB":
+            await made.enter(listener, "h")
+        waits = {listener: asyncio.ensure_future(made.enter(listener, "h")) for listener in "AB"}
+        await asyncio.sleep(0)
+        other = "B" if full == "A" else "A"
+        made.leave(other, "h")
+        await asyncio.wait_for(waits[other], 5)
+        assert not waits[full].done()
+        waits[full].cancel()
+        assert [made.delay_s(listener, 0.0) for listener in ("A", "B", "A", "B")] == [0.0, 0.0, 1.0, 1.0]
 
     asyncio.run(play())

@@ -112,11 +112,59 @@ def test_an_addition_is_answered_when_all_lead_or_the_time_is_over(play: Play, t
     play(scenario)
 
 
-def test_who_has_nothing_to_wait_for_does_not_wait(play: Play) -> None:
+@pytest.mark.parametrize("timeout_ms", [0, 5_000])
+def test_who_has_nothing_to_wait_for_does_not_wait(play: Play, timeout_ms: int) -> None:
     async def scenario(cluster: Any) -> None:
         await made(cluster, {"t": [[1]]})
         before = cluster.world.loop.time()
-        assert await grow(cluster, ("t", 2, None), validate_only=True) == {"t": (ErrorCode.NONE, None)}
+        answers = await grow(cluster, ("t", 2, None), validate_only=True, timeout=timeout_ms)
+        assert answers == {"t": (ErrorCode.NONE, None)}
         assert cluster.world.loop.time() - before < 0.5
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("partition", [0, 1, 2])
+def test_whichever_partition_moves_or_has_no_leader_the_topic_is_waited_for(play: Play, partition: int) -> None:
+    """A topic of which any partition moves does not grow; one of which any has no leader is not all there."""
+
+    async def scenario(cluster: Any) -> None:
+        lists = [[9] if p == partition else [1] for p in range(3)]
+        await made(cluster, {"moving": [[1]] * 3, "leaderless": lists})
+        path = "/brokers/topics/moving"
+        content = json.loads(await cluster.read(path)) | {"adding_replicas": {str(partition): [2]}}
+        content["partitions"][str(partition)] = [1, 2]
+        await cluster.zk(SetData(path, json.dumps(content).encode()))
+        answers = await grow(cluster, ("moving", 4, [[1]]), ("leaderless", 4, [[1]]), timeout=500)
+        assert answers["moving"][0] == ErrorCode.REASSIGNMENT_IN_PROGRESS
+        assert answers["leaderless"] == (ErrorCode.REQUEST_TIMED_OUT, None)
+
+    play(scenario)
+
+
+def test_what_another_hand_added_meanwhile_is_not_taken_for_ones_own(play: Play) -> None:
+    """As many partitions are no proof that it was this addition that was done."""
+
+    async def scenario(cluster: Any) -> None:
+        await made(cluster, {"t": [[1]]})
+        path, theirs = "/brokers/topics/t", json.dumps({"version": 1, "partitions": {"0": [1], "1": [2]}}).encode()
+        tree, writes = cluster.world.zookeeper.tree, list[SetData]()
+
+        def refusal(op: Any) -> ZkCode | None:
+            """Of the first write: somebody was faster."""
+            if not isinstance(op, SetData) or op.path != path:
+                return None
+            writes.append(op)
+            return ZkCode.BAD_VERSION if len(writes) == 1 else None
+
+        def read(op: Any, read: Any = tree.read) -> Any:
+            result = read(op)
+            return result._replace(data=theirs) if writes and getattr(op, "path", "") == path else result
+
+        tree.read = read
+        tree.refusal = refusal
+        answers = await grow(cluster, ("t", 2, [[3]]))
+        assert answers["t"] == (ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partitions.")
+        assert len(writes) == 1
 
     play(scenario)

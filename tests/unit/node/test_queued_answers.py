@@ -100,6 +100,19 @@ def test_an_election_of_all_is_answered_when_all_that_were_elected_lead() -> Non
     assert answer["replica_election_results"] == [{"topic": "t", "partition_result": done}]
 
 
+def test_an_election_of_none_is_one_of_none() -> None:
+    """Null alone means all."""
+
+    async def ask(make: Callable[[int], Any]) -> ElectionAnswer:
+        assert make(1).partitions == frozenset()
+        return ElectionAnswer({})
+
+    state = SimpleNamespace(leadership=lambda tp: led_by(1), all_partitions=lambda: [ELECTED])
+    node: Any = SimpleNamespace(loop=SimpleNamespace(ask=ask), state=state, check_active=lambda: None)
+    request: Any = SimpleNamespace(api_version=0, body=SimpleNamespace(topic_partitions=[], timeout=0))
+    assert asyncio.run(handle_elect_leaders(node, request)) == {"replica_election_results": []}
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR])
 @pytest.mark.parametrize("named", [None, [], ["t", "u"]], ids=["all", "none", "two topics"])

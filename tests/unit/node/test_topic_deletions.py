@@ -52,6 +52,8 @@ def test_who_waits_hears_of_each_topic_what_is_done_of_it(play: Play, timeout: i
         now = NONE if in_time else LATE
         found = await delete(cluster, "here", "none", "stays", "there", "here", timeout=timeout)
         assert found == {"here": now, "there": LATE, "none": UNKNOWN, "stays": now}
+        again = await delete(cluster, "there", timeout=timeout)
+        assert again == {"there": LATE}, "it is marked already"
         await cluster.world.sleep(1)
         tree = cluster.world.zookeeper.tree
         assert set(tree.get("/brokers/topics").children) == {"there", "too", "stays"}
