@@ -172,3 +172,41 @@ def test_many_partitions_of_a_broker_are_told_as_one_by_one(state: ClusterState,
             single.add_leader_and_isr((broker_id,), tp, is_new=is_new)
     assert many.leader_and_isr == single.leader_and_isr
     assert sent(state, many) == sent(state, single)
+
+
+def test_of_one_partition_each_broker_hears_whether_its_own_replica_is_new(state: ClusterState) -> None:
+    batch = RequestBatch()
+    batch.add_leader_and_isr((1,), TP, is_new=False)
+    batch.add_leader_and_isr((2,), TP, is_new=True)
+    batch.add_leader_and_isr((1,), OTHER, is_new=True)
+    batch.add_leader_and_isr((2,), OTHER, is_new=False)
+    requests = [r for r in sent(state, batch) if isinstance(r, LeaderAndIsrRequest)]
+    assert {r.to: {e.topic_partition: e.is_new for e in r.partition_states} for r in requests} == {
+        1: {TP: False, OTHER: True},
+        2: {TP: True, OTHER: False},
+    }
+
+
+def test_a_failed_dir_is_told_of_the_partitions_in_it_and_of_no_others(state: ClusterState) -> None:
+    """Though they have the same replicas."""
+    state.log_dirs_answered(BrokerId(1), online=set(), offline={TP})
+    batch = RequestBatch()
+    batch.add_update_metadata((1,), (TP, OTHER))
+    (request,) = sent(state, batch)
+    assert state.assignment(TP).replicas == state.assignment(OTHER).replicas
+    assert {e.topic_partition: 1 in e.offline_replicas for e in request.partition_states} == {TP: True, OTHER: False}
+
+
+RACKS = [(("a", "b"), "a"), (("b", "a"), "a"), (("a", None), None), ((None, "a"), None), ((None, None), None)]
+
+
+@pytest.mark.parametrize(("racks", "shown"), RACKS)
+def test_the_controller_has_a_rack_where_all_brokers_have_one(
+    state: ClusterState, racks: tuple[str | None, ...], shown: str | None
+) -> None:
+    for number, rack in enumerate(racks, 1):
+        state.broker_registered(replace(broker(number), rack=rack))
+    batch = RequestBatch()
+    batch.add_update_metadata((1,), ())
+    (request,) = sent(state, batch)
+    assert {each.broker_id: each.rack for each in request.live_brokers} == {1: racks[0], 2: racks[1], 100: shown}

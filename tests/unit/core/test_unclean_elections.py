@@ -248,3 +248,33 @@ def test_who_a_move_adds_may_lead_once_its_state_can_be_written() -> None:
     stage.broker_dies(4)
     stage.run()
     assert stage.leader()[0] is None, "that it is gone is noticed"
+
+
+@pytest.mark.parametrize("first", range(4))
+def test_of_topics_that_lose_their_last_members_together_each_decides_for_itself(World: Any, first: int) -> None:
+    """Whichever is looked at first; each partition that is led by one from outside of its ISR is counted."""
+    configs = {
+        "allowed": b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(),
+        "forbidden": b'{"version":1,"config":{"%s":"false"}}' % KEY.encode(),
+        "garbage": b'{"version":1,"conf',
+        "not to be read": b'{"version":1,"config":{"%s":"true"}}' % KEY.encode(),
+    }
+    cases = [*configs][first:] + [*configs][:first]
+    topics = dict(zip("abcd", cases, strict=True))
+    world = World(unclean_leader_election_enable=False)
+    world.broker_starts(1, 2)
+    for topic in topics:
+        world.topic(topic, p0=(1, 2), p1=(1, 2))
+    world.start()
+    partitions = [TopicPartition(topic, p) for topic in topics for p in range(2)]
+    for tp in partitions:
+        world.leader_writes(tp, (1,))
+    hidden = next(f"/config/topics/{topic}" for topic, case in topics.items() if case == "not to be read")
+    for topic, case in topics.items():
+        world.make(f"/config/topics/{topic}", configs[case])
+    world.tree.refusal = lambda op: ZkCode.NO_AUTH if isinstance(op, GetData) and op.path == hidden else None
+    world.broker_dies(1)
+    world.run()
+    leaders = {tp: world.leadership(tp).leader for tp in partitions}
+    assert leaders == {tp: 2 if topics[tp.topic] == "allowed" else None for tp in partitions}
+    assert world.state.unclean_elections == 2
