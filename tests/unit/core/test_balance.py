@@ -33,6 +33,7 @@ FIRST = [
     ("it is in sync", True, True, True),
     ("it is not yet in sync", True, False, False),
     ("dead", False, False, False),
+    ("dead, and its leader took it back", False, True, False),
 ]
 
 
@@ -114,3 +115,17 @@ def test_more_than_the_permitted_share_comes_back(
     world.run(LOOK)
     leaders = [world.leadership(TopicPartition("t", n)).leader for n in range(partitions)]
     assert leaders == [two if n < away and not is_too_many else one for n in range(partitions)]
+
+
+def test_who_cannot_be_led_by_its_first_replica_counts_as_led_elsewhere() -> None:
+    """Two of ten are too many where one in ten is permitted, though only one of them can come back."""
+    world = World(auto_leader_rebalance_enable=True, leader_imbalance_per_broker_percentage=10)
+    world.broker_starts(1, 2)
+    world.topic("t", **{f"p{n}": (1, 2) for n in range(10)})
+    one, two = BrokerId(1), BrokerId(2)
+    for n, isr in enumerate([(one, two), (two,)]):
+        led = LeaderAndIsr(leader=two, isr=isr)
+        world.make(TopicPartitionStateZNode.path(TopicPartition("t", n)), TopicPartitionStateZNode.encode(led))
+    world.start()
+    world.run(LOOK)
+    assert [world.leadership(TopicPartition("t", n)).leader for n in range(10)] == [one, two, *[one] * 8]

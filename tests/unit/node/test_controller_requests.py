@@ -103,6 +103,11 @@ def test_a_topic_is_answered_with_what_was_created(play: Play) -> None:
         assert await cluster.read("/brokers/topics/x") is None
         metadata = await cluster.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]})
         assert [p["error_code"] for p in metadata["topics"][0]["partitions"]] == [0] * 4
+        placed, defaults = await create(cluster, {"name": "m", **manual((1, 2), (2, 1), (1, 2))}, topic("d", -1, -1))
+        assert (placed["num_partitions"], placed["replication_factor"]) == (3, 2), (
+            "what was made, not what was asked for"
+        )
+        assert (defaults["num_partitions"], defaults["replication_factor"]) == (1, 1)
 
     play(scenario)
 
