@@ -221,7 +221,7 @@ def test_what_a_resource_is(kind: int, name: str, replace: bool, found: str | Ka
 
 
 def test_a_resource_that_is_named_twice_is_refused_each_time_and_others_are_not() -> None:
-    asked = [resource(2, "t"), resource(2, "u"), resource(4, "7"), resource(2, "t")]
+    asked = [resource(2, "t"), resource(2, "7"), resource(4, "7"), resource(2, "t")]
     told = [wanted.refusal is None for wanted in alterations(asked, BrokerId(7), replace=False)]
     assert told == [False, True, True, False]
     assert alterations([resource(2, "t", ("a", 3, "x"))], BrokerId(7), replace=True) == [
