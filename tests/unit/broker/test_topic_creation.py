@@ -16,11 +16,14 @@ from controller.wire.znodes import BrokerIdsZNode, ConfigEntityZNode, TopicsZNod
 
 @pytest.mark.parametrize("topic", ["t", GROUP_METADATA_TOPIC])
 def test_a_topic_has_its_configs_from_its_first_moment_on(in_memory: Any, topic: str) -> None:
-    """The controller acts when it sees the topic, and who hosts it then reads its configs once."""
+    """The controller acts when it sees the topic, and who hosts it then reads its configs once. A registration that
+    does not parse is no broker, and keeps none out."""
 
     async def scenario(cluster: Any) -> None:
         await cluster.start(1, offsets_topic_replication_factor=1, offsets_topic_num_partitions=2)
         written: list[str] = []
+        tree = cluster.world.zookeeper.tree
+        tree.write(Create("/brokers/ids/0", b"no registration"), session=1, now_ms=0)
 
         def note(op: Any) -> ZkCode | None:
             if isinstance(op, (Create, SetData)) and op.path in (
@@ -30,7 +33,7 @@ def test_a_topic_has_its_configs_from_its_first_moment_on(in_memory: Any, topic:
                 written.append(op.path)
             return None
 
-        cluster.world.zookeeper.tree.refusal = note
+        tree.refusal = note
         if topic == GROUP_METADATA_TOPIC:
             await cluster.call(1, ApiKey.FIND_COORDINATOR, 2, {"key": "g"})
         else:

@@ -53,7 +53,7 @@ def test_what_retention_drops(state: GroupState, kind: str | None) -> None:
             for topic, ms in COMMITTED.items()
         }
         entry = GroupEntry(group_of(state, kind, changed_ms, subscription), offsets)
-        entry.commits_under_way += [{}, {TopicPartition("w", 4): CommittedOffset(offset=2)}]
+        entry.commits_under_way += [{}, {TopicPartition("w", 4): CommittedOffset(offset=2)}, {}]
         expected = set()
         for topic, committed_ms in COMMITTED.items():
             if has_members:
