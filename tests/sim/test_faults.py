@@ -94,10 +94,16 @@ def test_a_seed_gives_the_same_run_with_faults_too(tmp_path: Path) -> None:
 
 
 async def start_whole(cluster: Cluster, replicas: list[list[int]], configs: dict[str, str] | None = None) -> None:
-    """A cluster with a topic, all of whose replicas are in sync."""
+    """A cluster with a topic, all of whose replicas are in sync, and whose leaders have heard of it."""
+
+    def leads(partition: int) -> bool:
+        leader = cluster.state(TOPIC, partition)["leader"]
+        return cluster.led_by(leader, TopicPartition(TOPIC, partition)) is not None
+
     await cluster.start()
     await cluster.create_topic(TOPIC, replicas, configs)
     await cluster.until(cluster.healthy, within_s=60, what="a whole cluster")
+    await cluster.until(lambda: all(map(leads, range(len(replicas)))), within_s=5, what="leaders to lead")
 
 
 def test_brokers_restore_a_cluster_id_that_was_removed(tmp_path: Path) -> None:
