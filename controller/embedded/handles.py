@@ -55,10 +55,10 @@ class KafkaCluster(Handles):
             raise ValueError(f"mode is {mode!r}; there are {' and '.join(get_args(Mode))}")
         #: One thread at a time starts or stops; whom an interrupt stops in its start, stops in that thread.
         self._turn = threading.RLock()
-        self._is_temporary = folder is None
+        self._is_temporary, self._process = folder is None, os.getpid()
         place = folder or Path(tempfile.mkdtemp(prefix="kwob-"))
         if self._is_temporary:  # where no stop comes, as of one that was never started
-            weakref.finalize(self, _remove, place, os.getpid())
+            weakref.finalize(self, _remove, place, self._process)
         try:
             plan, self._like = planned(
                 place, brokers=brokers, controllers=controllers, racks=racks, settings=settings, log_dirs=log_dirs,
@@ -118,7 +118,7 @@ class KafkaCluster(Handles):
 
     def _remove_temporary(self, place: Path) -> None:
         if self._is_temporary:
-            _remove(place, os.getpid())
+            _remove(place, self._process)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -32,6 +32,18 @@ def test_a_process_that_was_forked_off_is_refused_and_ends_nothing() -> None:
         assert cluster.folder.is_dir()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_that_was_forked_off_leaves_the_folder_of_a_cluster_that_has_not_started() -> None:
+    cluster = KafkaCluster(brokers=1)
+    if (child := os.fork()) == 0:
+        cluster.stop()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert cluster.folder.is_dir()
+    cluster.stop()
+    assert not cluster.folder.exists()
+
+
 def test_who_stops_a_cluster_that_another_stops_returns_when_it_has_ended() -> None:
     cluster = KafkaCluster(brokers=2).start()
     servers, left = cluster.bootstrap_servers, list[bool]()
