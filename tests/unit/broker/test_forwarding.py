@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker_sim.forwarding import says_not_controller
@@ -15,6 +15,7 @@ from controller.wire.protocol import ApiKey
 from controller.wire.zk_operations import Create
 from controller.wire.znodes import BrokerIdZNode
 from tests.unit.broker.test_clients_never_see_the_controller import CREATE, NOT_CONTROLLER, Controller, elapsed
+from tests.worlds.fuzz import few
 
 CODES = st.sampled_from([ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT])
 VALUES: Any = st.recursive(
@@ -29,8 +30,10 @@ VALUES: Any = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@few(60)
 @given(VALUES)
+@example({"topics": [{"error_code": 0}, {"error_code": 41}]})
+@example({"error_code": 0, "topics": [{"partitions": [{"error_code": 41}]}]})
 def test_wherever_an_answer_says_that_it_is_not_the_controller_all_of_it_is_refused(answer: Any) -> None:
     """At the top, on a topic or on a partition, and whatever is said beside it."""
     is_said = re.search(rf"'error_code': {int(ErrorCode.NOT_CONTROLLER)}\b", f"{answer}") is not None

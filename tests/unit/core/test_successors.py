@@ -69,6 +69,7 @@ def check(limits: settings) -> Callable[[], None]:
     return run
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", list(itertools.permutations(sorted(HAPPENS), 2)), ids=" then ".join)
 def test_after_two_things(names: tuple[str, str]) -> None:
     play(list(names))
