@@ -243,7 +243,7 @@ class Twins:
 def _is_idle(controller: Controller) -> bool:
     state, loop = controller.state, controller.loop
     waits = [event for event in loop.timers if not isinstance(event, AutoPreferredReplicaLeaderElection)]
-    is_waiting = loop.queued or waits or loop.unanswered or state.shutting_down
+    is_waiting = loop.queued or waits or loop.unanswered or state.shutting_down or state.moves_that_wait
     return bool(state.serving and not is_waiting and not controller.channels.pending(state.live_brokers)())
 
 
