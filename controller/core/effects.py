@@ -209,6 +209,20 @@ async def drive(recipe: Steps[T], perform: Callable[[Effect], Awaitable[Any]]) -
             thrown = error
 
 
+def drive_now(recipe: Steps[T], perform: Callable[[Effect], Any]) -> T:
+    """As `drive`, where effects are performed at once: on znodes in memory."""
+
+    async def performed(effect: Effect) -> Any:
+        return perform(effect)
+
+    try:
+        drive(recipe, performed).send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    raise AssertionError("the driver waits for something")
+
+
 def read_any(ops: Sequence[ZkReadOp]) -> Steps[list[ZkResult]]:
     """Reads znodes; what each answer means is the caller's to say. For what concerns one broker, topic or partition
     each: one that is refused does not stand in the way of the others, and is read again after a while."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.core import events
-from controller.core.effects import Read, Write
+from controller.core.effects import Read, Write, drive_now
 from controller.core.request_batch import RequestBatch, send, stop_epoch
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest
@@ -16,7 +16,6 @@ from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Delete, GetData
 from controller.wire.znodes import ReassignPartitionsZNode
-from tests.worlds.core import drive_now
 from tests.worlds.stage import TP, Cut, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to, stops_in
 
 LEFT = ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t")

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from controller.core import events, step
-from controller.core.effects import Effect
+from controller.core.effects import Effect, drive_now
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest, UpdateMetadataRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Delete, GetData, SetData, ZkCode
-from tests.worlds.core import drive_now
 from tests.worlds.stage import CONTROLLER, TP, Fault, Stage, faults_everywhere, leaders_in, metadata_in, move_to
 
 U = TopicPartition("u", 0)

@@ -233,9 +233,7 @@ async def bounce(cluster: DamagedCluster) -> None:
 async def expire(cluster: DamagedCluster) -> None:
     """ZooKeeper ends the session of broker 2."""
     server = cluster.world.zookeeper
-    for session, machine in sorted(server.sessions.items()):
-        if machine == "broker-2":
-            server.expire_session(session)
+    server.expire_sessions_of("broker-2")
 
 
 async def fail_over(cluster: DamagedCluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from controller.core import step
@@ -18,12 +18,10 @@ from controller.core.effects import (
     RemoveBrokers,
     Reply,
     Send,
-    Steps,
-    T,
     Trace,
     Transitions,
     Write,
-    drive,
+    drive_now,
 )
 from controller.core.events import (
     Event,
@@ -56,20 +54,6 @@ STEPS_OF_AN_EVENT_MAX = 5_000
 
 class Cut(BaseException):
     """The process died at this point: no recipe may catch it."""
-
-
-def drive_now(recipe: Steps[T], perform: Callable[[Effect], Any]) -> T:
-    """As the shell drives a recipe, with effects that are performed at once."""
-
-    async def performed(effect: Effect) -> Any:
-        return perform(effect)
-
-    try:
-        drive(recipe, performed).send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    raise AssertionError("the driver waits for something")
 
 
 class World:

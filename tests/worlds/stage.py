@@ -11,14 +11,14 @@ from enum import Enum
 from typing import Any
 
 from controller.core import events, step
-from controller.core.effects import Effect, Read, Write
+from controller.core.effects import Effect, Read, Write, drive_now
 from controller.core.events import Event
 from controller.wire.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, Delete, GetData, SetData, ZkSessionExpired
 from controller.wire.znodes import TopicZNode
 from tests.worlds import figures
-from tests.worlds.core import CONTROLLER, Cut, World, drive_now
+from tests.worlds.core import CONTROLLER, Cut, World
 
 TP = TopicPartition("t", 0)
 

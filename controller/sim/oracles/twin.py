@@ -15,9 +15,10 @@ from itertools import product, starmap
 from typing import Any, Final
 
 from controller.core import step
-from controller.core.effects import ControllerMoved, Effect, Enqueue, Read, Send, Write, drive
+from controller.core.effects import ControllerMoved, Effect, Enqueue, Read, Send, Write, drive_now
 from controller.core.events import (
     AutoPreferredReplicaLeaderElection,
+    ControllerState,
     Event,
     LeaderAndIsrResponseReceived,
     Startup,
@@ -75,17 +76,8 @@ class Twin:
         for _ in range(EVENTS_MAX):
             if not self._events:
                 return
-            self._drive(self._events.popleft())
+            drive_now(step.handle(self.state, self._events.popleft(), self._now_ms), self._perform)
         raise AssertionError(f"a take-over leads to more than {EVENTS_MAX} events")
-
-    def _drive(self, event: Event) -> None:
-        async def performed(effect: Effect) -> Any:
-            return self._perform(effect)
-
-        try:
-            drive(step.handle(self.state, event, self._now_ms), performed).send(None)
-        except StopIteration:
-            return
 
     def _perform(self, effect: Effect) -> Any:
         match effect:
@@ -148,6 +140,7 @@ def _gauges(state: ClusterView, but_for: Set[str]) -> dict[str, int]:
     return {name: value for name, value in state.gauges().items() if name not in apart}
 
 
+#: Gauges: one that follows from ISRs, and those that count the replicas of begun deletions.
 IMBALANCE: Final = "PreferredReplicaImbalanceCount"
 OF_DELETIONS: Final = ("ReplicasToDeleteCount", "ReplicasIneligibleToDeleteCount")
 #: What both must believe alike, but for the topics whose deletion has begun, which a successor begins anew.
@@ -241,10 +234,12 @@ class Twins:
 
 
 def _is_idle(controller: Controller) -> bool:
+    """Whether it serves, and nothing waits or is under way: no event, no retry, no caller, no request to a broker."""
     state, loop = controller.state, controller.loop
     waits = [event for event in loop.timers if not isinstance(event, AutoPreferredReplicaLeaderElection)]
-    is_waiting = loop.queued or waits or loop.unanswered or state.shutting_down or state.moves_that_wait
-    return bool(state.serving and not is_waiting and not controller.channels.pending(state.live_brokers)())
+    is_waiting = loop.queued or waits or loop.unanswered or state.shutting_down
+    is_busy = loop.gauges.state is not ControllerState.IDLE or controller.channels.pending(state.live_brokers)()
+    return bool(state.serving and not is_waiting and not is_busy)
 
 
 def left_undone(tree: ZnodeTree, twin: Twin) -> Iterator[str]:

@@ -188,9 +188,7 @@ async def another_office(inquiry: Inquiry) -> None:
         return
     await _passed_on(inquiry)
     server, former = cluster.world.zookeeper, inquiry.controller()
-    for session, machine in sorted(server.sessions.items()):
-        if machine == cluster.machine(former).name:
-            server.expire_session(session)
+    server.expire_sessions_of(cluster.machine(former).name)
 
     async def is_heard_of() -> object:
         in_office = cluster.active_controller()

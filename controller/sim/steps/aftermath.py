@@ -148,9 +148,7 @@ async def cut_what_moves(turn: Turn) -> str:
     tp = TopicPartition(topic, 0)
     moved = await move_dirs(turn, number, {tp})
     rates.append(await limit_moves(turn, number, SLOWLY))
-    for session, machine in sorted(cluster.world.zookeeper.sessions.items()):
-        if machine == turn.name(number):
-            cluster.world.zookeeper.expire_session(session)
+    cluster.world.zookeeper.expire_sessions_of(turn.name(number))
     await cluster.world.sleep(turn.chance.choice((1.0, 2.0)))
     await fill(turn, topic, 0, 20, sizes=(1,))  # of who leads now: its log is another, and longer
     for name in far:

@@ -50,11 +50,8 @@ def _brokers_that_run(turn: Turn) -> list[int]:
 
 def lose(turn: Turn, number: int) -> None:
     """A broker dies, and its session ends in the same instant."""
-    zookeeper = turn.cluster.world.zookeeper
     turn.cluster.kill(number)
-    for session, machine in sorted(zookeeper.sessions.items()):
-        if machine == turn.name(number):
-            zookeeper.expire_session(session)
+    turn.cluster.world.zookeeper.expire_sessions_of(turn.name(number))
 
 
 async def unseen(turn: Turn) -> str:

@@ -168,13 +168,7 @@ def expire_at_write(turn: Turn) -> str:
     """ZooKeeper ends a program's session right after one of its next writes."""
     number = turn.one_of(_preferably_active(turn))
     server, name, nth = turn.cluster.world.zookeeper, turn.name(number), turn.chance.choice((1, 1, 2, 3, 5))
-
-    def end() -> None:
-        for session, machine in sorted(server.sessions.items()):
-            if machine == name:
-                server.expire_session(session)
-
-    _at_write(turn, number, nth, end)
+    _at_write(turn, number, nth, lambda: server.expire_sessions_of(name))
     return f"{name} at its write {nth}"
 
 

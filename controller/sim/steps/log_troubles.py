@@ -116,9 +116,7 @@ async def _alone(turn: Turn, number: int) -> str:
         cluster.world.network.partition(turn.name(number), other)
     led = await _fill_all_led_by(turn, number)
     await limit_moves(turn, number, "150")  # so that some of it is copied, and not all
-    for session, machine in sorted(cluster.world.zookeeper.sessions.items()):
-        if machine == turn.name(number):
-            cluster.world.zookeeper.expire_session(session)
+    cluster.world.zookeeper.expire_sessions_of(turn.name(number))
     await cluster.world.sleep(turn.chance.choice((1.0, 3.0)))
     for topic, partition in led:  # of who leads now: its log is another, and longer
         await fill(turn, topic, partition, 16)

@@ -35,14 +35,6 @@ def _refuse(turn: Turn, path: str, kinds: tuple[type, ...], for_s: float) -> Non
     turn.cluster.later(for_s, lambda: setattr(tree, "refusal", lambda _: None))
 
 
-def expire(turn: Turn, number: int) -> None:
-    """The session of this machine ends."""
-    zookeeper = turn.cluster.world.zookeeper
-    for session, machine in sorted(zookeeper.sessions.items()):
-        if machine == turn.name(number):
-            zookeeper.expire_session(session)
-
-
 async def outlive(turn: Turn) -> str:
     """Of a partition's replicas one lives that is not in sync, perhaps while its topic's settings cannot be read: only
     a setting that was read allows it to lead. controller.md §6."""
@@ -120,7 +112,7 @@ async def expire_at_start(turn: Turn) -> str:
         if turn.name(number) in cluster.world.zookeeper.sessions.values():
             break
     await cluster.world.sleep(after_s)
-    expire(turn, number)
+    turn.cluster.world.zookeeper.expire_sessions_of(turn.name(number))
     return f"{turn.name(number)} after {after_s} s"
 
 
@@ -146,7 +138,7 @@ async def expire_with_a_queue(turn: Turn) -> str:
     asks = [elect, create_topic, reassign, *(turn.chance.choice(ASKED) for _ in range(2))]
     asked = [asyncio.ensure_future(ask(turn)) for ask in asks]
     await cluster.world.sleep(turn.chance.choice((0.05, 0.2)))
-    expire(turn, number)
+    turn.cluster.world.zookeeper.expire_sessions_of(turn.name(number))
     cluster.world.zookeeper.slow(None)
     await asyncio.gather(*asked, return_exceptions=True)
     return f"{turn.name(number)}: {', '.join(ask.__name__ for ask in asks)}"

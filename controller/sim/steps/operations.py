@@ -257,9 +257,7 @@ async def bounce_unseen(turn: Turn) -> str:
     if active is None or active not in cluster.controllers or active in cluster.paused:
         raise NothingThere
     before = cluster.world.zookeeper.tree.get(f"/brokers/ids/{number}")
-    for session, machine in sorted(cluster.world.zookeeper.sessions.items()):
-        if machine == turn.name(number):
-            cluster.world.zookeeper.expire_session(session)
+    cluster.world.zookeeper.expire_sessions_of(turn.name(number))
     cluster.machine(active).suspend()
     cluster.kill(number)
     cluster.start_one(number)

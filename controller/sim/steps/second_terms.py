@@ -13,7 +13,6 @@ from typing import Final
 from controller.sim.shape import SIDE_TOPICS
 from controller.sim.steps.combined import lose, who_serves
 from controller.sim.steps.held import until
-from controller.sim.steps.moments import expire
 from controller.sim.steps.seldom_moves import make
 from controller.sim.steps.turn import NothingThere, Turn
 from controller.sim.steps.twists import move
@@ -51,7 +50,7 @@ async def serve_again(turn: Turn) -> str:
 
 async def _next_office(turn: Turn) -> None:
     former = who_serves(turn)
-    expire(turn, former)
+    turn.cluster.world.zookeeper.expire_sessions_of(turn.name(former))
     await until(turn, lambda: turn.cluster.active_controller() not in (None, former), DONE_S)
 
 
@@ -66,8 +65,7 @@ async def _leave_work(turn: Turn, lost: int, others: list[int]) -> str:
     if turn.chance.random() < 0.8:
         went.append(await move(turn, moved, {"partition_index": 0, "replicas": [lost, *others]}))
     if turn.chance.random() < 0.8:
-        body = {"topic_names": [deleted], "timeout": 100}
-        went.append(f"{deleted} deleted: {await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)}")
+        went.append(await _delete(turn, deleted))
     await cluster.world.sleep(turn.chance.choice((0.5, STILL_S)))
     return ", ".join(went)
 
@@ -82,7 +80,7 @@ async def _end_the_work(turn: Turn) -> str:
         if not cluster.topic_partitions(topic) and chance < 0.7:
             went.append(await create(turn, topic))
         elif cluster.topic_partitions(topic) and chance < 0.3:
-            went.append(f"{topic} deleted: {await cluster.ask_once(ApiKey.DELETE_TOPICS, 3, _named(topic))}")
+            went.append(await _delete(turn, topic))
         elif cluster.topic_partitions(topic) and chance < 0.6:
             went.append(f"{topic} of tomorrow: {await _of_tomorrow(turn, f'/brokers/topics/{topic}')}")
     await cluster.world.sleep(turn.chance.choice((0.5, STILL_S)))
@@ -96,8 +94,9 @@ async def _of_tomorrow(turn: Turn, path: str) -> str:
     return await turn.cluster.write_znode(SetData(path, json.dumps(content).encode(), now.version if now else 0))
 
 
-def _named(topic: str) -> dict[str, object]:
-    return {"topic_names": [topic], "timeout": 100}
+async def _delete(turn: Turn, topic: str) -> str:
+    body = {"topic_names": [topic], "timeout": 100}
+    return f"{topic} deleted: {await turn.cluster.ask_once(ApiKey.DELETE_TOPICS, 3, body)}"
 
 
 def _moving(turn: Turn) -> bool:

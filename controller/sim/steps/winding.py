@@ -303,9 +303,7 @@ async def _new_office(way: _Way) -> str:
     active = turn.cluster.active_controller()
     if active is None:
         raise NothingThere
-    for session, machine in sorted(zookeeper.sessions.items()):
-        if machine == turn.name(active):
-            zookeeper.expire_session(session)
+    zookeeper.expire_sessions_of(turn.name(active))
     return f"{turn.name(active)} loses the office"
 
 

@@ -81,6 +81,12 @@ class SimulatedZooKeeper:
             self.end(session)
             session.expire()
 
+    def expire_sessions_of(self, machine: str) -> None:
+        """The same of all sessions of a machine."""
+        for session_id, name in sorted(self.sessions.items()):
+            if name == machine:
+                self.expire_session(session_id)
+
     def disconnect(self, session_id: int) -> None:
         """Breaks the session's connection: what is under way is lost, the client connects again."""
         session = self._sessions.get(session_id)

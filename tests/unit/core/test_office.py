@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 
 from controller.core import events, step
-from controller.core.effects import Effect, ElectionAnswer, ListingAnswer, Read, RemoveBrokers, Reply, ShutdownAnswer
+from controller.core.effects import (
+    Effect,
+    ElectionAnswer,
+    ListingAnswer,
+    Read,
+    RemoveBrokers,
+    Reply,
+    ShutdownAnswer,
+    drive_now,
+)
 from controller.core.events import ElectionTrigger, ElectionType
 from controller.core.settings import RETRY_MS
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.types import BrokerId, TopicPartition
 from controller.wire.zk_operations import Create, Delete, Exists, GetData, Multi, SetData, ZkCode, ZkResult
-from tests.worlds.core import drive_now
 
 TP = TopicPartition("t", 0)
 

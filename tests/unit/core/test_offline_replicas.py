@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from controller.core.effects import drive_now
 from controller.core.replicas import change_replicas
 from controller.core.transitions import ReplicaState
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment
 from controller.wire.zk_operations import SetData
 from controller.wire.znodes import TopicPartitionStateZNode
-from tests.worlds.core import drive_now
 from tests.worlds.stage import TP, Stage, leaders_in, stops_in
 
 BROKERS = (1, 2, 3)

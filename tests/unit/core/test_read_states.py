@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from controller.core.effects import Effect, Read
+from controller.core.effects import Effect, Read, drive_now
 from controller.core.state_znodes import Failure, Outcome, believe_all, read_states
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Delete
 from controller.wire.znodes import TopicAssignment, TopicPartitionStateZNode
-from tests.worlds.core import World, drive_now
+from tests.worlds.core import World
 
 #: what may be in a state znode; None: there is none
 KINDS = {

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controller.core.events import AutoPreferredReplicaLeaderElection
@@ -17,6 +17,7 @@ from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.sim.oracles.twin import ALIKE, Twin, differs, left_undone
 from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.znodes import ReassignPartitionsZNode
 from tests.worlds.data import BROKERS, SCENES, Cluster
 from tests.worlds.fuzz import few, many, takes_long
 
@@ -63,6 +64,7 @@ def play(names: list[str]) -> None:
 def check(limits: settings) -> Callable[[], None]:
     @limits
     @given(st.lists(st.sampled_from(sorted(HAPPENS)), min_size=2, max_size=6))
+    @example(["dies 2", "move_by_znode", "delete"])  # a deletion that no move holds up
     def run(names: list[str]) -> None:
         play(names)
 
@@ -145,3 +147,13 @@ def test_what_a_successor_would_write_is_named() -> None:
         "has left undone what a successor would write: ['/brokers/topics/t/partitions/0/state', "
         "'/brokers/topics/u/partitions/0/state']"
     ]
+
+
+def test_a_wish_that_is_written_over_is_nobodys_work() -> None:
+    """Only its creation is noticed, as by Kafka."""
+    cluster = Cluster()
+    for name in ("dies 1", "move_by_znode"):
+        HAPPENS[name](cluster)
+        cluster.go_on()
+    cluster.make(ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode({TP: (BrokerId(3), BrokerId(4))}))
+    assert problems(cluster) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.core.effects import Send
+from controller.core.effects import Send, drive_now
 from controller.core.leader_choice import OfflineElection
 from controller.core.partitions import change_partitions
 from controller.core.replicas import change_replicas
@@ -17,7 +17,6 @@ from controller.wire import log_events as ev
 from controller.wire.control import LeaderAndIsrRequest
 from controller.wire.types import Broker, BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import DeleteTopicsTopicZNode
-from tests.worlds.core import drive_now
 
 
 def batches(world: Any) -> list[tuple[list[int | None], dict[str, int]]]:
