@@ -89,7 +89,7 @@ class Watchers:
         self.inside = Inside(cluster, history)
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
-        self.twins = Twins(cluster, history, self.calm.what_counts)
+        self.twins = Twins(cluster, history, self.calm)
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
         self.restarts, self.dirs, self.tasks = Restarts(cluster), Dirs(cluster), Tasks()

@@ -127,13 +127,13 @@ class Calm:
                 yield f"{topic}-{partition} is led by {state['leader']}, alive are {sorted(live)} of its ISR"
             if not live and self._history.is_unclean_allowed(topic) and (able := self._able(topic, partition)):
                 yield f"{topic}-{partition} is led by nobody, alive are {able}, who may lead"
-            stays = not live and self._stays_named(topic, partition, state["leader"])
+            stays = not live and self.stays_named(topic, partition, state["leader"])
             if state["leader"] not in registered and state["leader"] != -1 and not stays:
                 yield f"{topic}-{partition} is led by {state['leader']}, which is dead"
             if live and set(state["isr"]) - registered:
                 yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
 
-    def _stays_named(self, topic: str, partition: int, leader: int) -> bool:
+    def stays_named(self, topic: str, partition: int, leader: int) -> bool:
         """Whether ZooKeeper refused to have this leader taken away when it died. Where nobody else of the ISR lives,
         whoever is in office does not try that again, as in Kafka (`ZkReplicaStateMachine.removeReplicasFromIsr`): it is
         replaced when somebody comes who may lead. The next controller does try it."""

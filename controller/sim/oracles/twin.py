@@ -30,7 +30,7 @@ from controller.core.view import ClusterView
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History, parsed
-from controller.sim.oracles.calm import NOTICED_S
+from controller.sim.oracles.calm import NOTICED_S, Calm
 from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import PartitionReplica, TopicPartition
@@ -166,13 +166,22 @@ ALIKE: Final[dict[str, Callable[[ClusterView, Set[str]], Any]]] = {
 }
 #: What follows from ISRs: leaders tell the controller of those that they wrote after a while.
 BY_ISRS: Final = frozenset(("ISRs", IMBALANCE))
+#: What is believed of each partition's leadership.
+OF_LEADERS: Final = frozenset(("leaders", "ISRs"))
 
 
-def differs(state: ClusterView, twin: ClusterView, *, isrs_were_noticed: bool) -> Iterator[str]:
-    """What whoever is in office believes, and a twin would not."""
+def differs(
+    state: ClusterView, twin: ClusterView, *, isrs_were_noticed: bool, but_for: Set[TopicPartition] = frozenset()
+) -> Iterator[str]:
+    """What whoever is in office believes, and a twin would not. `but_for`: partitions whose dead leader stays named,
+    since ZooKeeper refused to have it taken away; a successor tries that again, and no sooner does anybody."""
     begun = set(state.topics_with_deletion_started)
     for what, of in ALIKE.items():
         mine, other = of(state, begun), of(twin, begun)
+        if what in OF_LEADERS:
+            mine, other = ({tp: led for tp, led in found.items() if tp not in but_for} for found in (mine, other))
+        if what == IMBALANCE and but_for:
+            continue
         if mine != other and (what not in BY_ISRS or isrs_were_noticed):
             yield f"of {what} it believes {_apart(mine, other)}, a successor would believe {_apart(other, mine)}"
 
@@ -187,8 +196,8 @@ class Twins:
     """Asked now and then: when nothing has happened for a while, compares whoever is in office with a twin, once for
     each state that ZooKeeper is in."""
 
-    def __init__(self, cluster: Cluster, history: History, what_counts: Callable[[], object]) -> None:
-        self._cluster, self._history, self._what_counts = cluster, history, what_counts
+    def __init__(self, cluster: Cluster, history: History, calm: Calm) -> None:
+        self._cluster, self._history, self._calm = cluster, history, calm
         self._seen: object = None
         self._since_s = 0.0
         self._compared: object = None
@@ -200,7 +209,7 @@ class Twins:
         cluster, now_s = self._cluster, self._cluster.world.loop.time()
         zookeeper = cluster.world.zookeeper
         tree = zookeeper.tree
-        seen = tree.zxid, self._what_counts(), tuple(zookeeper.connected)
+        seen = tree.zxid, self._calm.what_counts(), tuple(zookeeper.connected)
         if seen != self._seen:
             self._seen, self._since_s = seen, now_s
         noticed = now_s - self._history.last_isr_s >= NOTICED_S
@@ -217,9 +226,10 @@ class Twins:
         twin = Twin(state, tree, cluster.world.clock.now_ms())
         if twin.state.live_brokers.keys() != cluster.registered():
             return  # somebody has damaged a registration: who has read it before goes on with it
+        stay = {tp for tp, led in state.leaderships.items() if self._calm.stays_named(*tp, led.leader or 0)}
         for wrong in (
-            *differs(state, twin.state, isrs_were_noticed=noticed),
-            *left_undone(tree, twin),
+            *differs(state, twin.state, isrs_were_noticed=noticed, but_for=stay),
+            *left_undone(tree, twin, but_for=stay),
             *self._unwatched(controller, twin),
         ):
             yield f"controller {state.controller_id}: {wrong}"
@@ -242,9 +252,10 @@ def _is_idle(controller: Controller) -> bool:
     return bool(state.serving and not is_waiting and not is_busy)
 
 
-def left_undone(tree: ZnodeTree, twin: Twin) -> Iterator[str]:
-    """What a twin that took office on a copy of this tree has changed."""
-    paths = {*tree.paths(), *twin.tree.paths()} - OF_THE_OFFICE - WISHES - set(_strangers(tree, twin.state))
+def left_undone(tree: ZnodeTree, twin: Twin, *, but_for: Set[TopicPartition] = frozenset()) -> Iterator[str]:
+    """What a twin that took office on a copy of this tree has changed; `but_for` as in `differs`."""
+    excused = {*OF_THE_OFFICE, *WISHES, *_strangers(tree, twin.state), *map(TopicPartitionStateZNode.path, but_for)}
+    paths = {*tree.paths(), *twin.tree.paths()} - excused
     if left := sorted(path for path in paths if says(tree, path) != says(twin.tree, path)):
         yield f"has left undone what a successor would write: {left}"
 

@@ -157,3 +157,16 @@ def test_a_wish_that_is_written_over_is_nobodys_work() -> None:
         cluster.go_on()
     cluster.make(ReassignPartitionsZNode.path, ReassignPartitionsZNode.encode({TP: (BrokerId(3), BrokerId(4))}))
     assert problems(cluster) == []
+
+
+def test_a_dead_leader_that_stays_named_is_for_the_next_term() -> None:
+    cluster = Cluster()
+    cluster.tree.end_session(cluster.broker_sessions[1], now_ms=1)  # nobody hears of it
+    twin = Twin(cluster.state, cluster.tree, cluster.now_ms)
+    (undone,) = left_undone(cluster.tree, twin, but_for={TP})
+    assert undone == "has left undone what a successor would write: ['/brokers/topics/u/partitions/0/state']"
+    found = {each.split(" it believes")[0] for each in differs(cluster.state, twin.state, isrs_were_noticed=True)}
+    less = differs(cluster.state, twin.state, isrs_were_noticed=True, but_for={TP, TopicPartition("u", 0)})
+    assert found - {each.split(" it believes")[0] for each in less} == {
+        *("of leaders", "of ISRs", "of PreferredReplicaImbalanceCount")
+    }
