@@ -52,13 +52,14 @@ class History:
         self.unclean_epochs: dict[Partition, int] = {}
         #: Told of each of these elections.
         self.on_unclean: Callable[[Partition], object] = lambda partition: None
-        #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: none is held to
-        #: what it had. Whoever is elected from outside the ISR leads in a new epoch, and the others are cut to it.
+        #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: none is held to any.
         self.lost: set[Partition] = set()
         #: Partitions whose state somebody else damaged for a while: no promise holds for those, either.
         self.damaged: set[Partition] = set()
         #: partition -> leader epochs whose leader may have lost records and gone on in the same epoch.
         self.epochs_of_losers: defaultdict[Partition, set[int]] = defaultdict(set)
+        #: Partitions of which a log of a former topic of that name has been seen to go on.
+        self.mixed: set[Partition] = set()
         #: (partition, member of its ISR) that its leader did not count: it may lack what is committed, and may lead.
         self.not_counted: set[tuple[Partition, int]] = set()
         #: Those of `unclean` that no setting allowed, with what was written.

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from broker_sim.groups.group import Group
 from broker_sim.groups.values import GroupSettings
+from controller.rules.hashing import group_partition
 from controller.sim.cluster import Cluster
 from controller.sim.history import STATE_PATH, History
 from controller.sim.load.ledger import Ledger
-from controller.sim.oracles import brokers, disks, figures, groups, settled, zookeeper
+from controller.sim.oracles import brokers, disks, figures, groups, logs, settled, zookeeper
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.channels import Channels
 from controller.sim.oracles.decisions import Decisions
@@ -42,7 +43,7 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
     brokers.leaders_know_their_epoch,
     brokers.isr_members_hold_what_is_committed,
     brokers.leaders_isr_was_written,
-    brokers.recovery_points_are_synced,
+    logs.recovery_points_are_synced,
     disks.moving_logs_have_a_replica,
     disks.moving_logs_agree,
     zookeeper.one_controller_serves_an_epoch,
@@ -54,7 +55,7 @@ ALWAYS: Final[tuple[Oracle, ...]] = (
 AT_COMMITS: Final[tuple[Oracle, ...]] = (brokers.isr_members_hold_what_is_committed,)
 #: Looked at after each step, since they read logs.
 AFTER_STEPS: Final[tuple[Oracle, ...]] = (
-    *(brokers.logs_agree_below_watermarks, brokers.epochs_equal_the_log, brokers.logs_are_whole),
+    *(logs.logs_agree_below_watermarks, logs.epochs_equal_the_log, logs.logs_are_whole),
     *(disks.checkpoints_claim_no_more_than_there_is, disks.epoch_files_are_written),
 )
 #: Looked at when all is healed and at rest.
@@ -70,9 +71,9 @@ AT_REST: Final[tuple[Oracle, ...]] = (
     figures.gauges_equal_zookeeper,
     figures.believed_is_zookeepers,
     figures.nobody_faulted,
-    partial(brokers.logs_agree_below_watermarks, tail=None),
-    partial(brokers.epochs_equal_the_log, tail=None),
-    partial(brokers.logs_are_whole, tail=None),
+    partial(logs.logs_agree_below_watermarks, tail=None),
+    partial(logs.epochs_equal_the_log, tail=None),
+    partial(logs.logs_are_whole, tail=None),
     disks.logs_start_with_their_leader,
     disks.checkpoints_claim_no_more_than_there_is,
     groups.nobody_waits_who_was_answered,
@@ -105,6 +106,7 @@ class Watchers:
         rows = (self.traced.row, self.quotas.row, self.rates.row, self.replication.row, self.restarts.row)
         cluster.make_trace = partial(self._trace, seen=rows, opened=self.traces)
         cluster.make_group = self._group
+        self.group_log.on_loss = self._reads_are_lost
         cluster.on_event += [self.traced.event, self.transitions.event, self.inside.event, self.group_log.event]
         cluster.on_event += [self.restarts.event, self.dirs.event, self.tasks.event, self.channels.event]
         cluster.on_event.append(self.calm.event)
@@ -129,6 +131,10 @@ class Watchers:
     def _group_dies(self, number: int, group: Group) -> None:
         if self.group_log.dies(number, group):
             self._ledger.group_deleted(group.group_id)
+
+    def _reads_are_lost(self, partition: int) -> None:
+        partitions = int(self._cluster.settings["offsets.topic.num.partitions"])
+        self._ledger.reads_are_lost(lambda group: group_partition(group, partitions) == partition)
 
     def _at_commit(self, events: Sequence[WatchEvent]) -> None:
         """What must hold in the very moment in which a state is written."""

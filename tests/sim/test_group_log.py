@@ -10,10 +10,11 @@ import pytest
 
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.records import CommittedOffset
+from controller.rules.hashing import group_partition
 from controller.sim.oracles.group_log import ORPHANED_S, GroupsInTheLog
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
-from controller.wire.types import TopicPartition
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 from tests.sim.test_oracles import TP, Sound, at_rest, changed
 
 pytestmark = pytest.mark.sim
@@ -149,3 +150,35 @@ def test_an_offset_of_a_partition_that_is_gone_is_found_after_a_while(tmp_path: 
             assert len(late) == 1, "also where it could not be written"
 
     at_rest(tmp_path, look, group_members=1)
+
+
+@pytest.mark.parametrize(
+    ("topic", "ends", "lost"),
+    [
+        (GROUP_METADATA_TOPIC, [(0, 0), (0, 14), (0, 14), (0, 20)], []),
+        (GROUP_METADATA_TOPIC, [(0, 14), (1, 7)], []),
+        (GROUP_METADATA_TOPIC, [(0, 14), (0, 7), (0, 7), (0, 13), (1, 1), (1, 0)], [0, 1]),
+        (TP.topic, [(0, 14), (0, 7)], []),
+    ],
+)
+def test_a_coordinator_that_has_less_than_the_last_one_is_seen(
+    topic: str, ends: list[tuple[int, int]], lost: list[int], tmp_path: Path
+) -> None:
+    """What the last one had read above its watermark may be gone; generations may come again, of its groups alone."""
+
+    def look(sound: Sound) -> None:
+        oracle, ledger = GroupsInTheLog(sound.cluster, sound.history), sound.play.ledger
+        oracle.on_loss = sound.play.watchers.group_log.on_loss
+        partitions = int(sound.cluster.settings["offsets.topic.num.partitions"])
+        of = {group_partition(group, partitions): group for group in map(str, range(20))}
+        for group in of.values():
+            ledger.claimed(group, 1, {0}, "one")
+        for partition, end in ends:
+            oracle.event({"event": ev.LEADER_STARTED, "topic": topic, "partition": partition, "offset": end})
+        for group in of.values():
+            ledger.claimed(group, 1, {0}, "other")
+        assert [wrong.partition(":")[0] for wrong in ledger.broken] == [
+            f"group {group}" for partition, group in of.items() if partition not in lost
+        ]
+
+    at_rest(tmp_path, look)

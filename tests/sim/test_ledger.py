@@ -47,6 +47,18 @@ def a_commit_that_was_read_stays(ledger: Ledger) -> None:
     ledger.commit_fetched("g", TP, 6, least=ledger.committed["g", TP])
 
 
+def a_commit_goes_back_though_reads_were_lost(ledger: Ledger) -> None:
+    ledger.commit_acked("g", TP, 7)
+    ledger.reads_are_lost(lambda group: True)
+    ledger.commit_fetched("g", TP, 6, least=7)
+
+
+def a_read_goes_back_though_reads_of_others_were_lost(ledger: Ledger) -> None:
+    ledger.commit_fetched("g", TP, 7, least=-1)
+    ledger.reads_are_lost(lambda group: group != "g")
+    ledger.commit_fetched("g", TP, 6, least=7)
+
+
 def two_owners(ledger: Ledger) -> None:
     ledger.claimed("g", 3, {0, 1}, "one")
     ledger.claimed("g", 3, {1}, "other")
@@ -55,6 +67,12 @@ def two_owners(ledger: Ledger) -> None:
 def two_owners_though_another_group_was_deleted(ledger: Ledger) -> None:
     ledger.claimed("g", 3, {1}, "one")
     ledger.group_deleted("h")
+    ledger.claimed("g", 3, {1}, "other")
+
+
+def two_owners_though_reads_of_others_were_lost(ledger: Ledger) -> None:
+    ledger.claimed("g", 3, {1}, "one")
+    ledger.reads_are_lost(lambda group: group != "g")
     ledger.claimed("g", 3, {1}, "other")
 
 
@@ -70,6 +88,10 @@ def sound(ledger: Ledger) -> None:
     ledger.claimed("g", 4, {0}, "other")
     ledger.group_deleted("g")
     ledger.claimed("g", 4, {0}, "one")
+    ledger.commit_fetched("g", TP, 4, least=2)
+    ledger.reads_are_lost(lambda group: group == "g")
+    ledger.claimed("g", 4, {0}, "other")
+    ledger.commit_fetched("g", TP, 2, least=4)
 
 
 CASES: list[tuple[Callable[[Ledger], None], str]] = [
@@ -79,8 +101,11 @@ CASES: list[tuple[Callable[[Ledger], None], str]] = [
     (read_in_the_wrong_partition, "which nobody sent there"),
     (a_commit_goes_back, "is committed at 6, 7 was acknowledged"),
     (a_commit_that_was_read_stays, "is committed at 6, 7 was acknowledged"),
+    (a_commit_goes_back_though_reads_were_lost, "is committed at 6, 7 was acknowledged"),
+    (a_read_goes_back_though_reads_of_others_were_lost, "is committed at 6, 7 was acknowledged"),
     (two_owners, "one and other own 1 in generation 3"),
     (two_owners_though_another_group_was_deleted, "one and other own 1 in generation 3"),
+    (two_owners_though_reads_of_others_were_lost, "one and other own 1 in generation 3"),
     (sound, ""),
 ]
 

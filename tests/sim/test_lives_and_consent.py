@@ -15,7 +15,7 @@ from controller.core.transitions import PARTITION_TRANSITIONS, REPLICA_TRANSITIO
 from controller.node.channels import ChannelGauges
 from controller.sim.history import CONSENT_LASTS_S, History
 from controller.sim.load.group_probes import NO_COORDINATOR, GroupProbes
-from controller.sim.oracles import brokers, groups
+from controller.sim.oracles import brokers, groups, logs
 from controller.sim.oracles.calm import CALM_S, Calm
 from controller.sim.oracles.requests import Requests
 from controller.sim.oracles.transitions import PARTITIONS, REPLICAS, Transitions
@@ -116,14 +116,19 @@ def test_no_channel_gives_up_a_request(tmp_path: Path) -> None:
 def test_a_log_with_a_gap_or_another_byte_is_not_whole(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
         log = sound.follower.log
-        assert not list(brokers.logs_are_whole(sound.cluster, sound.history, tail=None))
+        assert not list(logs.logs_are_whole(sound.cluster, sound.history, tail=None))
         size = log.segments[0].size
         with another_byte(log.segments[0].log_path, size - 1):
-            (found,) = brokers.logs_are_whole(sound.cluster, sound.history, tail=None)
+            (found,) = logs.logs_are_whole(sound.cluster, sound.history, tail=None)
             assert "checksum" in found
         with changed(log, "leo", log.leo + 5), changed(log.segments[0], "next_offset", log.leo + 5):
-            (found,) = brokers.logs_are_whole(sound.cluster, sound.history)
+            (found,) = logs.logs_are_whole(sound.cluster, sound.history)
             assert "nothing can be read from" in found
+            with changed(sound.cluster, "was_before_its_topic", lambda number, tp: tp != TP):
+                assert list(logs.logs_are_whole(sound.cluster, sound.history)), "logs of other partitions are"
+            with changed(sound.cluster, "was_before_its_topic", lambda number, tp: (number, tp) == (1, TP)):
+                assert not list(logs.logs_are_whole(sound.cluster, sound.history)), "one is of a former topic"
+            assert not list(logs.logs_are_whole(sound.cluster, sound.history)), "as it was, what it has copied stays"
 
     at_rest(tmp_path, look)
 
@@ -132,7 +137,7 @@ def test_a_log_may_lack_what_its_leader_lost_and_wrote_anew_in_the_same_epoch(tm
     def look(sound: Sound) -> None:
         path, written = sound.follower.log.segments[0].log_path, sound.history.states[TP][-1]
         *_, (last, header) = batches(path.read_bytes())
-        looks = partial(brokers.logs_are_whole, sound.cluster, sound.history)
+        looks = partial(logs.logs_are_whole, sound.cluster, sound.history)
         with another_byte(path, last + 7):  # its base offset, by one
             assert any("are missing" in found for found in looks())
             sound.history.power_lost(2)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from controller.sim.oracles import brokers, disks, figures, groups, settled, zookeeper
+from controller.sim.oracles import brokers, disks, figures, groups, logs, settled, zookeeper
 from controller.sim.oracles.requests import Requests
 from controller.sim.plan import Plan
 from controller.sim.play import Outcome, Play
@@ -196,31 +196,31 @@ BROKEN: list[tuple[Callable[..., Iterator[str]], str, Callable[[Sound], Any], st
         "ISR member 2 ends at",
     ),
     (
-        partial(brokers.logs_agree_below_watermarks, tail=None),
+        partial(logs.logs_agree_below_watermarks, tail=None),
         "another epoch in a batch of a follower",
         lambda s: another_byte(s.follower.log.segments[0].log_path, 15),
         "differ at offset 0",
     ),
     (
-        brokers.epochs_equal_the_log,
+        logs.epochs_equal_the_log,
         "an epoch cache of another history",
         lambda s: changed(s.follower.log.epochs, "entries", [(99, 0)]),
         "the cache says 99",
     ),
     (
-        brokers.epochs_equal_the_log,
+        logs.epochs_equal_the_log,
         "an epoch that begins above the end",
         lambda s: changed(s.follower.log.epochs, "entries", [*s.follower.log.epochs.entries, (99, 10**6)]),
         "an epoch begins above the end",
     ),
     (
-        partial(brokers.logs_are_whole, tail=None),
+        partial(logs.logs_are_whole, tail=None),
         "a byte that is another",
         lambda s: another_byte(s.follower.log.segments[0].log_path, s.follower.log.segments[0].size - 1),
         "checksum",
     ),
     (
-        brokers.recovery_points_are_synced,
+        logs.recovery_points_are_synced,
         "a recovery point ahead of the sync",
         lambda s: with_row(s.cluster.disks[2]._synced, str(s.follower.log.segments[0].log_path), 1),
         "1 bytes are synced",
@@ -443,7 +443,7 @@ def test_epochs_of_a_former_topic_may_be_forgotten(tmp_path: Path, first: int, i
     def look(sound: Sound) -> None:
         sound.cluster.deletable |= {TOPIC} if is_again else set()
         with changed(sound.follower.log.epochs, "entries", [(first, sound.follower.log.leo)]):
-            seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
+            seen = list(logs.epochs_equal_the_log(sound.cluster, sound.history))
         assert ["the cache says -1" in line for line in seen] == [True] * complains
 
     at_rest(tmp_path, look)
@@ -458,7 +458,7 @@ def test_no_epoch_may_be_known_of_a_log_of_a_former_topic(
     def look(sound: Sound) -> None:
         sound.cluster.deletable |= {TOPIC} if is_again else set()
         with changed(sound.follower.log.epochs, "entries", []), changed(sound.follower, "leader_epoch", led):
-            seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
+            seen = list(logs.epochs_equal_the_log(sound.cluster, sound.history))
         assert ["the cache says -1" in line for line in seen] == [True] * complains
 
     at_rest(tmp_path, look)
@@ -477,7 +477,7 @@ def test_epochs_that_begin_again_are_those_of_a_later_topic(
         for epoch in (2, last):
             log.append_as_leader(build_batch([Record(0, 1, None, b"again")]), leader_epoch=epoch, now_ms=1)
         with changed(log.epochs, "entries", entries):
-            seen = list(brokers.epochs_equal_the_log(sound.cluster, sound.history))
+            seen = list(logs.epochs_equal_the_log(sound.cluster, sound.history))
         assert [f"have epoch {last}, the cache says 2" in line for line in seen] == [True] * complains
 
     at_rest(tmp_path, look)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controller.sim.oracles import brokers, disks
+from controller.sim.oracles import brokers, disks, logs
 from controller.wire.protocol import ApiKey
 from controller.wire.trace import STOP_DELETE, STOP_DELETE_TOPIC, STOP_KEEP, TraceEvent
 from controller.world.simulated.world import World, run_world
@@ -62,7 +62,7 @@ def test_after_an_unclean_election_replicas_agree_all_the_same(tmp_path: Path) -
         other = another_byte(sound.follower.log.segments[0].log_path, 15)
         oracles: list[tuple[Any, Any]] = [
             (ahead, brokers.isr_members_hold_what_is_committed),
-            (other, partial(brokers.logs_agree_below_watermarks, tail=None)),
+            (other, partial(logs.logs_agree_below_watermarks, tail=None)),
         ]
         history.unclean.add(TP)
         for broken, oracle in oracles:

@@ -41,6 +41,8 @@ class Ledger:
     acked: defaultdict[Partition, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     sent: dict[bytes, Sent] = field(default_factory=dict)
     #: (group, partition) -> the highest offset whose commit was acknowledged
+    stored: dict[tuple[str, Partition], int] = field(default_factory=dict)
+    #: (group, partition) -> the highest of those, and of what was said to be committed
     committed: dict[tuple[str, Partition], int] = field(default_factory=dict)
     #: (group, partition) -> when its last acknowledged commit was sent, where that was by who is no member
     committed_alone_s: dict[tuple[str, Partition], float] = field(default_factory=dict)
@@ -63,8 +65,10 @@ class Ledger:
 
     def forget(self) -> None:
         """The topic is gone, and nobody reads it or commits any more: nothing is promised."""
-        for promised in (self.permanent, self.acked, self.sent, self.committed, self.committed_alone_s, self.owners):
+        for promised in (self.permanent, self.acked, self.sent, self.owners):
             promised.clear()
+        for committed in (self.stored, self.committed, self.committed_alone_s):
+            committed.clear()
         self.deleted_groups.clear()
 
     def begins_again(self, partition: Partition) -> None:
@@ -107,13 +111,25 @@ class Ledger:
     def group_deleted(self, group: str) -> None:
         """The next one of that name counts its generations from 1 again. Source: `GroupMetadataManager`, method
         `cleanupGroupMetadata`."""
-        self.owners = {key: member for key, member in self.owners.items() if key[0] != group}
+        self._forget_generations(lambda other: other == group)
+
+    def reads_are_lost(self, of: Callable[[str], bool]) -> None:
+        """A coordinator has told of these groups what it had read in its log before all replicas had it, and the next
+        one does not have it: generations may come again, and what was committed is what was acknowledged. Source:
+        `GroupMetadataManager.doLoadGroupsAndOffsets`, which reads up to the end of the log."""
+        self._forget_generations(of)
+        for key in [key for key in self.committed if of(key[0])]:
+            self.committed[key] = self.stored.get(key, -1)
+
+    def _forget_generations(self, of: Callable[[str], bool]) -> None:
+        self.owners = {key: member for key, member in self.owners.items() if not of(key[0])}
 
     def commit_acked(self, group: str, partition: Partition, offset: int, *, sent_alone_s: float | None = None) -> None:
         """The coordinator stored it. `sent_alone_s`: when it was sent, by somebody who is no member of the group."""
         key = group, partition
         if sent_alone_s is not None:
             self.committed_alone_s[key] = sent_alone_s
+        self.stored[key] = max(offset, self.stored.get(key, -1))
         self.committed[key] = max(offset, self.committed.get(key, -1))
 
     def commit_fetched(
@@ -126,9 +142,11 @@ class Ledger:
         later ones were refused: `forgotten_before_s`. Source: `GroupMetadata.removeExpiredOffsets`.
         """
         key = group, partition
-        self.committed[key] = max(offset, self.committed.get(key, -1))  # what was read once is committed for good
+        before = self.committed.get(key, -1)
+        self.committed[key] = max(offset, before)  # what was read once is committed for good
         if offset == -1 and self.committed_alone_s.get(key, math.inf) <= forgotten_before_s:
             return
+        least = min(least, before)  # less, where reads were lost meanwhile
         if offset < least and partition not in self.unclean and not self.groups_are_lost:
             self.broken.append(f"group {group}: {_name(partition)} is committed at {offset}, {least} was acknowledged")
 

@@ -127,18 +127,19 @@ class Calm:
                 yield f"{topic}-{partition} is led by {state['leader']}, alive are {sorted(live)} of its ISR"
             if not live and self._history.is_unclean_allowed(topic) and (able := self._able(topic, partition)):
                 yield f"{topic}-{partition} is led by nobody, alive are {able}, who may lead"
-            stays = not live and self.stays_named(topic, partition, state["leader"])
+            stays = not live and self.was_kept(topic, partition, state["leader"])
             if state["leader"] not in registered and state["leader"] != -1 and not stays:
                 yield f"{topic}-{partition} is led by {state['leader']}, which is dead"
             if live and set(state["isr"]) - registered:
                 yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
 
-    def stays_named(self, topic: str, partition: int, leader: int) -> bool:
-        """Whether ZooKeeper refused to have this leader taken away when it died. Where nobody else of the ISR lives,
-        whoever is in office does not try that again, as in Kafka (`ZkReplicaStateMachine.removeReplicasFromIsr`): it is
-        replaced when somebody comes who may lead. The next controller does try it."""
-        now = self._history.controller_epoch, self._life(leader)
-        return self._kept.get((topic, partition, leader)) == now
+    def was_kept(self, topic: str, partition: int, replica: int) -> bool:
+        """Whether ZooKeeper refused to have this replica taken out of the ISR when it died. Whoever is in office does
+        not try that again, as in Kafka (`ZkReplicaStateMachine.removeReplicasFromIsr`): a leader that lives does when
+        it finds it late, and where nobody of the ISR lives, a dead leader stays named until somebody comes who may
+        lead. The next controller does try it."""
+        now = self._history.controller_epoch, self._life(replica)
+        return self._kept.get((topic, partition, replica)) == now
 
     def _life(self, broker: int) -> int:
         """The epoch of its last registration."""

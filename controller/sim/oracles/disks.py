@@ -17,7 +17,8 @@ from broker_sim.log.log_dir import LogDir
 from broker_sim.replicas.partition import Partition
 from controller.sim.cluster import Cluster
 from controller.sim.history import History
-from controller.sim.oracles.brokers import TAIL, batches_between, replicas, works
+from controller.sim.oracles.brokers import replicas, works
+from controller.sim.oracles.logs import TAIL, batches_between
 from controller.wire import log_events as ev
 from controller.wire.types import TopicPartition
 

@@ -54,6 +54,10 @@ class GroupsInTheLog:
         self._seen: dict[tuple[int, str], tuple[GroupEntry, dict[TopicPartition, CommittedOffset]]] = {}
         #: offsets of partitions that went from the metadata of their coordinator
         self._orphans: list[_Orphan] = []
+        #: partition of the groups' topic -> where its log ended when its last leader began
+        self._ends: dict[int, int] = {}
+        #: Called with a partition whose leader begins below that: what the former one had read there is gone.
+        self.on_loss: Callable[[int], object] = lambda partition: None
         self.broken: list[str] = []
 
     @property
@@ -67,6 +71,11 @@ class GroupsInTheLog:
             self._failed.add(event["group_id"])
             if event["tombstones"] and event["error"] == ErrorCode.NOT_ENOUGH_REPLICAS.name:
                 self.broken.append(f"what group {event['group_id']} deletes waits for replicas: {dict(event)}")
+        elif event.get("event") == ev.LEADER_STARTED and event["topic"] == GROUP_METADATA_TOPIC:
+            partition, end = event["partition"], event["offset"]
+            if end < self._ends.get(partition, 0):
+                self.on_loss(partition)
+            self._ends[partition] = end
 
     def dies(self, broker_id: int, group: Group) -> bool:
         """Whether a group that dies is deleted; else who leads its partition no more lets it go."""

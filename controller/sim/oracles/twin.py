@@ -173,8 +173,8 @@ OF_LEADERS: Final = frozenset(("leaders", "ISRs"))
 def differs(
     state: ClusterView, twin: ClusterView, *, isrs_were_noticed: bool, but_for: Set[TopicPartition] = frozenset()
 ) -> Iterator[str]:
-    """What whoever is in office believes, and a twin would not. `but_for`: partitions whose dead leader stays named,
-    since ZooKeeper refused to have it taken away; a successor tries that again, and no sooner does anybody."""
+    """What whoever is in office believes, and a twin would not. `but_for`: partitions whose dead leader stays named, or
+    whose dead member in the ISR, since ZooKeeper refused to have it taken away; a successor tries that again."""
     begun = set(state.topics_with_deletion_started)
     for what, of in ALIKE.items():
         mine, other = of(state, begun), of(twin, begun)
@@ -226,7 +226,8 @@ class Twins:
         twin = Twin(state, tree, cluster.world.clock.now_ms())
         if twin.state.live_brokers.keys() != cluster.registered():
             return  # somebody has damaged a registration: who has read it before goes on with it
-        stay = {tp for tp, led in state.leaderships.items() if self._calm.stays_named(*tp, led.leader or 0)}
+        kept = self._calm.was_kept
+        stay = {tp for tp, led in state.leaderships.items() if any(kept(*tp, member) for member in led.isr)}
         for wrong in (
             *differs(state, twin.state, isrs_were_noticed=noticed, but_for=stay),
             *left_undone(tree, twin, but_for=stay),
