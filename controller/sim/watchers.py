@@ -90,7 +90,7 @@ class Watchers:
         self.inside = Inside(cluster, history)
         self.transitions = Transitions(cluster.controllers, cluster.refused)
         self.requests, self.calm = Requests(cluster, history), Calm(cluster, history)
-        self.twins = Twins(cluster, history, self.calm)
+        self.twins = Twins(cluster, self.calm)
         self.traced, self.quotas, self.rates = Traced(cluster, history), Quotas(cluster), QuotaRates(cluster)
         self.replication = Replication(cluster, history, ledger.on_ack)
         self.restarts, self.dirs, self.tasks = Restarts(cluster), Dirs(cluster), Tasks()

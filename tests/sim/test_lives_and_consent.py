@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -337,7 +337,11 @@ def test_a_follower_may_go_that_zookeeper_keeps_in_the_isr(
 
 
 def calm_after(
-    sound: Sound, seconds: float, meanwhile: Callable[[], object] = lambda: None, logged: Sequence[dict[str, Any]] = ()
+    sound: Sound,
+    seconds: float,
+    meanwhile: Callable[[], object] = lambda: None,
+    logged: Sequence[dict[str, Any]] = (),
+    logged_8_s_before: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """What is complained of after so long. `logged`: what was logged before."""
     calm, loop = Calm(sound.cluster, sound.history), sound.cluster.world.loop
@@ -345,6 +349,8 @@ def calm_after(
         calm.event(event)
     assert not list(calm.problems())
     meanwhile()
+    with changed(loop, "_now", loop.time() + seconds - 8):
+        calm.event(logged_8_s_before or {})
     with changed(loop, "_now", loop.time() + seconds):
         return list(calm.problems())
 
@@ -374,6 +380,9 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
             assert any("takes [1, 2] for alive" in line for line in calm_after(sound, long_s))
             with changed(sound.history, "last_isr_s", sound.cluster.world.loop.time() + long_s - 8):
                 assert calm_after(sound, long_s) == [], "a leader has yet to tell of an ISR"
+            for event, is_silent in ((ev.ISR_EXPANDED, True), (ev.ISR_SHRUNK, True), (ev.ISR_WRITE_REFUSED, False)):
+                lines = calm_after(sound, long_s, logged_8_s_before={"event": event})
+                assert (lines == []) is is_silent, f"a leader has just heard of its ISR: {event}"
             state = sound.cluster.controllers[sound.cluster.active_controller()].state
             with changed(sound.cluster.world.loop, "_now", sound.cluster.world.loop.time() + long_s):
                 sound.history.changed(f"/brokers/topics/{TP.topic}")

@@ -58,7 +58,7 @@ def test_at_rest(breaks: Callable[[Cluster], None], says: list[str] | None, tmp_
         cluster = Cluster(world, tmp_path, shape=SHAPE)
         history = History(world.zookeeper.tree, world.loop.time)
         world.zookeeper.on_commit.append(lambda events: history.commit(list(events)))
-        twins = Twins(cluster, history, Calm(cluster, history))
+        twins = Twins(cluster, Calm(cluster, history))
         with cluster.logging():
             await cluster.start()
             await cluster.create_topic(TOPIC, SHAPE.assignments(2, 2), {})

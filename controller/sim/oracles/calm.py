@@ -25,8 +25,8 @@ from controller.wire.znodes import ControllerZNode, TopicPartitionStateZNode
 CALM_S: Final = 9.0
 #: Within which all brokers are told of a state: the balance and leaders write some in calm, too.
 TOLD_S: Final = 1.0
-#: Within which a leader tells the controller of the ISRs that it wrote, where it writes no other meanwhile: it collects
-#: for 5 s and looks every 2.5 s. Source: `ZkIsrManager`; broker.md §9.2.
+#: Within which a leader tells the controller of the ISRs that it knows to be written, where it writes no other
+#: meanwhile: it collects for 5 s and looks every 2.5 s. Source: `ZkIsrManager`; broker.md §9.2.
 NOTICED_S: Final = 8.5
 
 
@@ -40,11 +40,15 @@ class Calm:
         self._beliefs = BeliefsOfMoves(cluster)
         #: (topic, partition, dead replica that a refusal kept in the ISR) -> the controller's epoch, and that broker's
         self._kept: dict[tuple[str, int, int], tuple[int, int]] = {}
+        #: When a leader last heard that an ISR of its own is written: it tells the controller of it a while later.
+        self._heard_s = 0.0
         #: how often it was calm enough to look
         self.looked = 0
 
     def event(self, event: Mapping[str, Any]) -> None:
         """One log event of any program."""
+        if event.get("event") in (ev.ISR_EXPANDED, ev.ISR_SHRUNK):
+            self._heard_s = self._cluster.world.loop.time()
         if event.get("event") != ev.PARTITION_ISR_KEPT:
             return
         topic, partition, replica = event["topic"], event["partition"], event["replica"]
@@ -65,9 +69,14 @@ class Calm:
         left = list(admin_work_is_done(cluster, self._history))
         if left:
             return
-        is_noticed = now_s - self._history.last_isr_s >= NOTICED_S and not self._moves_wait()
+        is_noticed = self.isrs_were_noticed() and not self._moves_wait()
         for wrong in (*self._office(), *self._leaders(), *(self._metadata() if is_noticed else ())):
             yield f"calm for {now_s - self._since_s:.0f} s: {wrong}"
+
+    def isrs_were_noticed(self) -> bool:
+        """Whether leaders have had the time to tell the controller of the ISRs that they wrote."""
+        last_s = max(self._history.last_isr_s, self._heard_s)
+        return self._cluster.world.loop.time() - last_s >= NOTICED_S
 
     def _moves_wait(self) -> bool:
         """Whether moves are tried again soon, since ZooKeeper refused a state: replicas that are written are told then.

@@ -29,8 +29,8 @@ from controller.core.transitions import PartitionState, ReplicaState
 from controller.core.view import ClusterView
 from controller.node.process import Controller
 from controller.sim.cluster import Cluster
-from controller.sim.history import STATE_PATH, History, parsed
-from controller.sim.oracles.calm import NOTICED_S, Calm
+from controller.sim.history import STATE_PATH, parsed
+from controller.sim.oracles.calm import Calm
 from controller.wire.control import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest
 from controller.wire.errors import ErrorCode
 from controller.wire.types import PartitionReplica, TopicPartition
@@ -154,7 +154,7 @@ ALIKE: Final[dict[str, Callable[[ClusterView, Set[str]], Any]]] = {
     "partition states": _partition_states,
     "replica states": _replica_states,
     "moves": lambda state, _: set(state.partitions_being_reassigned),
-    "moves that wait": lambda state, _: set(state.moves_that_wait),
+    "moves that wait": lambda state, but_for: {tp for tp in state.moves_that_wait if tp.topic not in but_for},
     "watched states": lambda state, _: {
         tp for tp in state.watched_states if tp.topic not in state.topics_to_be_deleted
     },
@@ -196,8 +196,8 @@ class Twins:
     """Asked now and then: when nothing has happened for a while, compares whoever is in office with a twin, once for
     each state that ZooKeeper is in."""
 
-    def __init__(self, cluster: Cluster, history: History, calm: Calm) -> None:
-        self._cluster, self._history, self._calm = cluster, history, calm
+    def __init__(self, cluster: Cluster, calm: Calm) -> None:
+        self._cluster, self._calm = cluster, calm
         self._seen: object = None
         self._since_s = 0.0
         self._compared: object = None
@@ -212,7 +212,7 @@ class Twins:
         seen = tree.zxid, self._calm.what_counts(), tuple(zookeeper.connected)
         if seen != self._seen:
             self._seen, self._since_s = seen, now_s
-        noticed = now_s - self._history.last_isr_s >= NOTICED_S
+        noticed = self._calm.isrs_were_noticed()
         if seen[1] is None or now_s - self._since_s < STILL_S or self._compared == (tree.zxid, noticed):
             return
         number = cluster.active_controller() or 0

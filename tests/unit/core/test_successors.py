@@ -159,6 +159,17 @@ def test_a_wish_that_is_written_over_is_nobodys_work() -> None:
     assert problems(cluster) == []
 
 
+def test_a_move_that_waits_when_its_topic_is_deleted_waits_for_nothing_any_more() -> None:
+    cluster = Cluster()
+    state, twin = cluster.state, Twin(cluster.state, cluster.tree, cluster.now_ms)
+    state.move_waits(TP)
+    assert list(differs(state, twin.state, isrs_were_noticed=True))
+    for each in (state, twin.state):
+        each.deletion_queued((TP.topic,))
+        each.deletion_started((TP.topic,))
+    assert list(differs(state, twin.state, isrs_were_noticed=True)) == []
+
+
 def test_a_dead_leader_that_stays_named_is_for_the_next_term() -> None:
     cluster = Cluster()
     cluster.tree.end_session(cluster.broker_sessions[1], now_ms=1)  # nobody hears of it
