@@ -66,6 +66,10 @@ class Registration:
 
         The other may be dead and its session not yet over: a session timeout is waited for. Then all is looked at anew.
         """
+        while await self._has_waited_for_an_address():
+            pass  # it may be back, with addresses that are not known yet
+
+    async def _has_waited_for_an_address(self) -> bool:
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
         others = [other for other in BrokerIdsZNode.ids(listed.children) if other != self._broker.broker_id]
         results = await self._zk.perform([GetData(BrokerIdZNode.path(other)) for other in others])
@@ -79,8 +83,8 @@ class Registration:
                         f"broker {self._broker.broker_id} cannot register: {endpoint.host}:{endpoint.port} is "
                         f"registered by broker {other}; choose another --listener"
                     )
-                await self.check_endpoints()  # it may be back, with addresses that are not known yet
-                return
+                return True
+        return False
 
     async def register(self) -> int:
         """Registers in the current session and returns the broker epoch.

@@ -142,13 +142,13 @@ class Calm:
             if live and set(state["isr"]) - registered:
                 yield f"{topic}-{partition} has the dead in its ISR {state['isr']}, alive are {sorted(registered)}"
 
-    def was_kept(self, topic: str, partition: int, replica: int) -> bool:
+    def was_kept(self, topic: str, partition: int, replica: int, *, may_be_back: bool = False) -> bool:
         """Whether ZooKeeper refused to have this replica taken out of the ISR when it died. Whoever is in office does
         not try that again, as in Kafka (`ZkReplicaStateMachine.removeReplicasFromIsr`): a leader that lives does when
         it finds it late, and where nobody of the ISR lives, a dead leader stays named until somebody comes who may
-        lead. The next controller does try it."""
-        now = self._history.controller_epoch, self._life(replica)
-        return self._kept.get((topic, partition, replica)) == now
+        lead. The next controller does try it. `may_be_back`: also when it has started anew since."""
+        epoch, life = self._kept.get((topic, partition, replica), (None, None))
+        return epoch == self._history.controller_epoch and (may_be_back or life == self._life(replica))
 
     def _life(self, broker: int) -> int:
         """The epoch of its last registration."""

@@ -140,6 +140,7 @@ def _gauges(state: ClusterView, but_for: Set[str]) -> dict[str, int]:
     return {name: value for name, value in state.gauges().items() if name not in apart}
 
 
+REPLICAS: Final = "replica states"
 #: Gauges: one that follows from ISRs, and those that count the replicas of begun deletions.
 IMBALANCE: Final = "PreferredReplicaImbalanceCount"
 OF_DELETIONS: Final = ("ReplicasToDeleteCount", "ReplicasIneligibleToDeleteCount")
@@ -152,7 +153,7 @@ ALIKE: Final[dict[str, Callable[[ClusterView, Set[str]], Any]]] = {
     "leaders": lambda state, _: {tp: led.leader for tp, led in state.leaderships.items()},
     "ISRs": lambda state, _: {tp: frozenset(led.isr) for tp, led in state.leaderships.items()},
     "partition states": _partition_states,
-    "replica states": _replica_states,
+    REPLICAS: _replica_states,
     "moves": lambda state, _: set(state.partitions_being_reassigned),
     "moves that wait": lambda state, but_for: {tp for tp in state.moves_that_wait if tp.topic not in but_for},
     "watched states": lambda state, _: {
@@ -171,15 +172,23 @@ OF_LEADERS: Final = frozenset(("leaders", "ISRs"))
 
 
 def differs(
-    state: ClusterView, twin: ClusterView, *, isrs_were_noticed: bool, but_for: Set[TopicPartition] = frozenset()
+    state: ClusterView,
+    twin: ClusterView,
+    *,
+    isrs_were_noticed: bool,
+    but_for: Set[TopicPartition] = frozenset(),
+    dropped: Set[PartitionReplica] = frozenset(),
 ) -> Iterator[str]:
     """What whoever is in office believes, and a twin would not. `but_for`: partitions whose dead leader stays named, or
-    whose dead member in the ISR, since ZooKeeper refused to have it taken away; a successor tries that again."""
+    whose dead member in the ISR, since ZooKeeper refused to have it taken away; a successor tries that again.
+    `dropped`: replicas that could not be stopped for the same reason; the next move of their partition stops them."""
     begun = set(state.topics_with_deletion_started)
     for what, of in ALIKE.items():
         mine, other = of(state, begun), of(twin, begun)
         if what in OF_LEADERS:
             mine, other = ({tp: led for tp, led in found.items() if tp not in but_for} for found in (mine, other))
+        if what == REPLICAS:
+            mine, other = ({r: seen for r, seen in found.items() if r not in dropped} for found in (mine, other))
         if what == IMBALANCE and but_for:
             continue
         if mine != other and (what not in BY_ISRS or isrs_were_noticed):
@@ -228,12 +237,19 @@ class Twins:
             return  # somebody has damaged a registration: who has read it before goes on with it
         kept = self._calm.was_kept
         stay = {tp for tp, led in state.leaderships.items() if any(kept(*tp, member) for member in led.isr)}
+        dropped = set(self._dropped(state))
         for wrong in (
-            *differs(state, twin.state, isrs_were_noticed=noticed, but_for=stay),
+            *differs(state, twin.state, isrs_were_noticed=noticed, but_for=stay, dropped=dropped),
             *left_undone(tree, twin, but_for=stay),
             *self._unwatched(controller, twin),
         ):
             yield f"controller {state.controller_id}: {wrong}"
+
+    def _dropped(self, state: ClusterView) -> Iterator[PartitionReplica]:
+        for tp in state.all_partitions():
+            for broker in state.begun_elsewhere(tp):
+                if self._calm.was_kept(*tp, broker, may_be_back=True):
+                    yield PartitionReplica(tp, broker)
 
     def _unwatched(self, controller: Controller, twin: Twin) -> Iterator[str]:
         session = controller.state.session_id

@@ -273,7 +273,15 @@ MINUTE_MS = 60_000
 
 @pytest.mark.parametrize(
     ("version", "retention_ms", "minutes"),
-    [(2, -1, 10), (4, -1, 10), (2, 3 * MINUTE_MS, 3), (4, 15 * MINUTE_MS, 15), (3, 2**63 - 1, 0), (5, None, 10)],
+    [
+        (2, -1, 10),
+        (4, -1, 10),
+        (2, 3 * MINUTE_MS, 3),
+        (4, 15 * MINUTE_MS, 15),
+        (3, 2**63 - 1, 0),
+        (3, -2, 0),
+        (5, None, 10),
+    ],
     ids=str,
 )
 def test_who_commits_may_say_how_long_an_offset_is_kept(

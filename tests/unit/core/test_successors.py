@@ -16,7 +16,7 @@ from controller.core.events import AutoPreferredReplicaLeaderElection
 from controller.core.state import ClusterState
 from controller.core.transitions import PartitionState, ReplicaState
 from controller.sim.oracles.twin import ALIKE, Twin, differs, left_undone
-from controller.wire.types import BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
+from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment, TopicPartition
 from controller.wire.znodes import ReassignPartitionsZNode
 from tests.worlds.data import BROKERS, SCENES, Cluster
 from tests.worlds.fuzz import few, many, takes_long
@@ -168,6 +168,17 @@ def test_a_move_that_waits_when_its_topic_is_deleted_waits_for_nothing_any_more(
         each.deletion_queued((TP.topic,))
         each.deletion_started((TP.topic,))
     assert list(differs(state, twin.state, isrs_were_noticed=True)) == []
+
+
+def test_a_replica_that_could_not_be_stopped_is_for_the_next_move() -> None:
+    cluster = Cluster()
+    twin = Twin(cluster.state, cluster.tree, cluster.now_ms)
+    broker, *_ = set(cluster.state.live_brokers) - set(cluster.state.assignment(TP).replicas)
+    cluster.state.put_replica_states(broker, (TP,), ReplicaState.NEW)
+    (found,) = differs(cluster.state, twin.state, isrs_were_noticed=True)
+    assert found.startswith("of replica states it believes")
+    for dropped, wrong in ((PartitionReplica(TP, broker), []), (PartitionReplica(TP, BrokerId(9)), [found])):
+        assert list(differs(cluster.state, twin.state, isrs_were_noticed=True, dropped={dropped})) == wrong
 
 
 def test_a_dead_leader_that_stays_named_is_for_the_next_term() -> None:

@@ -67,6 +67,21 @@ def test_a_session_ends_on_time_and_whatever_a_member_does_begins_it_anew() -> N
     play(scenario)
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_a_session_ends_on_time_whatever_the_clock_says(jump_ms: int) -> None:
+    async def scenario(world: World) -> None:
+        at = await Coordinated(world).start()
+        member = await at.member("a")
+        world.clock.skew_ms += jump_ms
+        assert at.beat("a", member) is NONE
+        await world.sleep(9.999)
+        assert at.groups.entry("a").group.members
+        await world.sleep(0.002)
+        assert not at.groups.entry("a").group.members
+
+    play(scenario)
+
+
 @pytest.mark.parametrize("error", [NONE, ErrorCode.REQUEST_TIMED_OUT])
 def test_a_session_begins_when_its_member_is_answered_however_long_its_assignment_took(error: ErrorCode) -> None:
     async def scenario(world: World) -> None:

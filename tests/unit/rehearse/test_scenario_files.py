@@ -335,7 +335,12 @@ WRONG_CLUSTERS = [
     ({"brokers": []}, "brokers: expected at least 1, there are 0"),
     ({"brokers": brokers(2) + brokers(1)}, "broker 1 is there twice"),
     ({"brokers": brokers(1), "topics": {"t": topic([1, 2])}}, r"t-0: no broker \[2\] among brokers 1"),
-    ({"brokers": brokers(1), "topics": {"t": topic([1, 1])}}, "names a broker twice"),
+    ({"brokers": brokers(1), "topics": {"t": topic([1, 1])}}, r"replicas \[1, 1\] names a broker twice"),
+    ({"brokers": brokers(2), "topics": {"t": topic([1, 2], isr=[2, 2])}}, r"isr \[2, 2\] names a broker twice"),
+    *(
+        ({"brokers": brokers(2), "topics": {"t": topic([1, 2], **{name: [2, 2]})}}, f"{name} .* names a broker twice")
+        for name in ("adding_replicas", "removing_replicas")
+    ),
     ({"brokers": brokers(2), "topics": {"t": topic([1], isr=[2])}}, r"isr has \[2\], not among replicas \[1\]"),
     ({"brokers": brokers(2), "topics": {"t": topic([1, 2], isr=[1], leader=2)}}, r"leader 2 is not in its ISR \[1\]"),
     ({"brokers": brokers(1), "topics": {"t": topic([1], leader_epoch=2**40)}}, "leader epoch 1099511627776 is near"),
