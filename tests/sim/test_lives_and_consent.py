@@ -363,6 +363,13 @@ def test_calm_sees_what_nobody_mends(tmp_path: Path) -> None:
         with changed(found, "payload", found.payload.replace(b'"leader":1', b'"leader":-1')):
             assert any("is led by -1" in line for line in calm_after(sound, long_s))
             assert calm_after(sound, 1.0) == [], "not yet"
+            waited, back = (
+                {"event": event, "broker_id": 2} for event in (ev.BROKER_REGISTRATION_WAITED, ev.BROKER_REGISTERED)
+            )
+            assert calm_after(sound, long_s, logged=[waited]) == [], "it has started again, and is not there yet"
+            assert calm_after(sound, long_s, logged=[waited, back]) and calm_after(
+                sound, long_s, logged=[{**waited, "broker_id": 9}]
+            ), "it is there, or never was"
             standing = sound.cluster.machine(2)
             assert calm_after(sound, long_s, standing.suspend) == [], "whoever stands still is no calm"
             assert calm_after(sound, long_s, standing.go_on) == [], "nor who stood still between two looks"

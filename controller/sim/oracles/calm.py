@@ -42,6 +42,8 @@ class Calm:
         self._kept: dict[tuple[str, int, int], tuple[int, int]] = {}
         #: When a leader last heard that an ISR of its own is written: it tells the controller of it a while later.
         self._heard_s = 0.0
+        #: Brokers that have started again while their last session is not over: they look as if they were there.
+        self._not_yet_back: set[int] = set()
         #: how often it was calm enough to look
         self.looked = 0
 
@@ -49,6 +51,10 @@ class Calm:
         """One log event of any program."""
         if event.get("event") in (ev.ISR_EXPANDED, ev.ISR_SHRUNK):
             self._heard_s = self._cluster.world.loop.time()
+        if event.get("event") == ev.BROKER_REGISTRATION_WAITED:
+            self._not_yet_back.add(event["broker_id"])
+        if event.get("event") == ev.BROKER_REGISTERED:
+            self._not_yet_back.discard(event["broker_id"])
         if event.get("event") != ev.PARTITION_ISR_KEPT:
             return
         topic, partition, replica = event["topic"], event["partition"], event["replica"]
@@ -98,7 +104,7 @@ class Calm:
         if cluster.damaged or self._is_throttled():
             return None
         running = cluster.registered()
-        if cluster.brokers.keys() != running:
+        if cluster.brokers.keys() != running or self._not_yet_back & running:
             return None
         epochs = tuple(sorted((b, max(self._history.broker_epochs[b])) for b in running))
         topics = tuple(sorted((topic, czxid) for topic, (czxid, _) in self._history.topics.items()))

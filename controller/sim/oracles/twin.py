@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
+from functools import partial
 from itertools import product, starmap
 from typing import Any, Final
 
@@ -126,11 +127,13 @@ def _partition_states(state: ClusterView, but_for: Set[str]) -> dict[TopicPartit
 
 
 def _replica_states(state: ClusterView, but_for: Set[str]) -> dict[PartitionReplica, ReplicaState]:
-    """On brokers that live. Who was not there when its topic was made counts as online until it has died once, and who
-    is added by a move as new until the move ends: a successor does not tell them from others."""
+    """On brokers that live. Who was not there when its topic was made counts as online until it has died once, who is
+    added by a move as new until the move ends, and who is in a failed dir as online again when another dir fails: a
+    successor does not tell them from others. Source: `KafkaController.processLeaderAndIsrResponseReceived`."""
     partitions = [tp for tp in state.all_partitions() if tp.topic not in but_for]
     replicas = starmap(PartitionReplica, product(partitions, state.live_brokers))
-    old = (r for r in replicas if r.replica not in state.assignment(r.topic_partition).adding_replicas)
+    sound = (r for r in replicas if r.topic_partition not in state.offline_dirs.get(r.replica, ()))
+    old = (r for r in sound if r.replica not in state.assignment(r.topic_partition).adding_replicas)
     found = {replica: state.replica_state(replica) for replica in old}
     return {replica: seen for replica, seen in found.items() if seen is not ReplicaState.NON_EXISTENT}
 
@@ -232,6 +235,10 @@ class Twins:
         self._compared = tree.zxid, noticed
         self.looked += 1
         state = controller.state
+        if any(map(partial(_may_be_elected_later, state), state.partitions_being_reassigned)):
+            return
+        if any(_is_learnt_later(state, tree, tp) for tp in state.all_partitions()):
+            return
         twin = Twin(state, tree, cluster.world.clock.now_ms())
         if twin.state.live_brokers.keys() != cluster.registered():
             return  # somebody has damaged a registration: who has read it before goes on with it
@@ -267,6 +274,21 @@ def _is_idle(controller: Controller) -> bool:
     is_waiting = loop.queued or waits or loop.unanswered or state.shutting_down
     is_busy = loop.gauges.state is not ControllerState.IDLE or controller.channels.pending(state.live_brokers)()
     return bool(state.serving and not is_waiting and not is_busy)
+
+
+def _may_be_elected_later(state: ClusterView, tp: TopicPartition) -> bool:
+    """A move adds a replica to a partition that has no leader. Where a setting allows any leader, it may be that one,
+    when a broker comes or goes: the move does not ask. Source: `KafkaController.updateLeaderEpochAndSendRequest`."""
+    led = state.leadership(tp)
+    adding = state.assignment(tp).adding_replicas
+    return led is not None and led.leader is None and any(state.is_online(added, tp) for added in adding)
+
+
+def _is_learnt_later(state: ClusterView, tree: ZnodeTree, tp: TopicPartition) -> bool:
+    """A topic that could not be read when the office was taken comes as a new one. Of a partition none of whose
+    replicas lives, what was written before is learnt when one comes. docs/deviations.md."""
+    is_new = state.partition_state(tp) is PartitionState.NEW
+    return is_new and tree.get(TopicPartitionStateZNode.path(tp)) is not None
 
 
 def left_undone(tree: ZnodeTree, twin: Twin, *, but_for: Set[TopicPartition] = frozenset()) -> Iterator[str]:
