@@ -13,7 +13,7 @@ from broker_sim.replay.history import PartitionHistory
 from broker_sim.replay.open_spans import OpenReassignment, OpenWindow
 from controller.sim.oracles import replayed_history
 from controller.sim.oracles.lanes import lanes_of, rows_by_broker
-from controller.sim.oracles.replayed_history import histories_contradict
+from controller.sim.oracles.replayed_history import folds_are_wrong, histories_contradict
 from controller.sim.oracles.traced import WatchedTrace
 from controller.wire.trace import TraceEvent
 from controller.wire.types import BrokerId, TopicPartition
@@ -103,3 +103,14 @@ def test_what_is_wrong_is_found(
     damage(monkeypatch)
     found = complaints(traces)
     assert any(complaint in wrong for wrong in found), found
+
+
+def test_who_joins_when_a_move_has_just_ended_was_not_waited_for() -> None:
+    """In the same millisecond, but after it."""
+    state = {"ts": 10, "kind": "leader", "leader": 1, "epoch": 2, "zk_version": 2, "isr": [1], "replicas": [1, 3]}
+    facts = [
+        FactRow(**state | {"ts": 0, "zk_version": 1, "isr": [1, 2], "replicas": [1, 3, 2]}, adding=[], removing=[2]),
+        FactRow(**state, adding=[], removing=[]),
+        FactRow(10, "isr_expand", leader=1, epoch=2, zk_version=3, replica=3, isr_old=[1], isr=[1, 3], cu=10),
+    ]
+    assert list(folds_are_wrong(facts)) == []

@@ -134,6 +134,11 @@ def folds_are_wrong(facts: Iterable[FactRow]) -> Iterator[str]:
     yield from (*fold.wrong, *fold.moves_are_wrong(), *fold.windows_are_wrong())
 
 
+def _going(history: PartitionHistory) -> OpenReassignment | None:
+    move = history._reassignment
+    return move if move is not None and move.finished is None else None
+
+
 @dataclass(slots=True)
 class _Fold:
     """A history, and beside it: the newest state that was told; how many replicas were missing, since when; each move,
@@ -150,7 +155,8 @@ class _Fold:
 
     def take(self, fact: FactRow) -> None:
         """The next one."""
-        history, before, self.ts = self.history, self.history._reassignment, fact.ts
+        history, self.ts = self.history, fact.ts
+        going = _going(history)
         history.feed(fact)
         if fact.kind in ISR_CHANGES and fact.zk_version is None:
             self._is_derived = True
@@ -161,8 +167,8 @@ class _Fold:
                 newest = sorted(self._newest[2])
                 self.wrong.append(f"after {fact} the ISR is {history._isr}, the newest state has {newest}")
         self._lacks.append((self.ts, max(0, len(history._replicas) - len(history._adding) - len(history._isr))))
-        for move in (before, history._reassignment):
-            if move is not None and (move.finished is None or move.finished == self.ts):
+        for move in (going, _going(history)):  # it may have ended with this very fact
+            if move is not None:
                 _, met = self._moves.get(id(move), (move, None))
                 is_met = {*move.replicas} - {*move.removing} <= {*history._isr}
                 self._moves[id(move)] = move, self.ts if met is None and is_met else met

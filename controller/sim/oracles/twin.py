@@ -239,6 +239,8 @@ class Twins:
             return
         if any(_is_learnt_later(state, tree, tp) for tp in state.all_partitions()):
             return
+        if any(topic in state.topics_to_be_deleted for topic, _ in cluster.emptied):
+            return  # who has replicas of it is whoever was there when the office was taken
         twin = Twin(state, tree, cluster.world.clock.now_ms())
         if twin.state.live_brokers.keys() != cluster.registered():
             return  # somebody has damaged a registration: who has read it before goes on with it
