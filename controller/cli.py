@@ -291,12 +291,11 @@ def made(target: str) -> Any:
 
 def _print_help(out: TextIO) -> None:
     print("usage: kwob COMMAND ...   (kwob COMMAND --help tells more)", file=out)
-    heading = ""
-    for name, command in COMMANDS.items():
-        if command.heading != heading:
-            heading = command.heading
-            print(f"\n{heading}:", file=out)
-        print(f"  {name:<20} {command.summary}", file=out)
+    for heading in dict.fromkeys(command.heading for command in COMMANDS.values()):
+        print(f"\n{heading}:", file=out)
+        for name, command in COMMANDS.items():
+            if command.heading == heading:
+                print(f"  {name:<20} {command.summary}", file=out)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,9 @@ def read_start(data: Path) -> StartRow:
         return StartRow.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return StartRow()
-    except (OSError, ValidationError) as error:
+    except OSError as error:
+        raise ClusterError(_unreadable(path, error)) from error
+    except ValidationError as error:
         raise ClusterError(
             f"{path} cannot be read ({type(error).__name__}): remove it, or choose another --data"
         ) from error
@@ -99,7 +101,9 @@ def read_cluster(data: Path) -> ClusterRow:
         raise ClusterError(
             f"no cluster in {data}: there is no {path}; start one with: {with_data('kwob up', data)}"
         ) from None
-    except (OSError, ValidationError) as error:
+    except OSError as error:
+        raise ClusterError(_unreadable(path, error)) from error
+    except ValidationError as error:
         raise ClusterError(
             f"{path} is not a cluster file of kwob ({type(error).__name__}): remove it and name brokers, racks and "
             "ports anew with kwob up, or choose another --data; the data of its brokers stay"
@@ -113,6 +117,11 @@ def read_cluster(data: Path) -> ClusterRow:
         if process.pid is not None and not _runs(started.get(process.pid, Started(process.pid))):
             process.pid = None
     return row
+
+
+def _unreadable(path: Path, error: OSError) -> str:
+    """It may be a good file, of another user; it is not to be removed."""
+    return f"{path} cannot be read ({error.strerror or error}): choose another --data, or ask as one who may read it"
 
 
 def down_by(fault_file: Path, broker_id: int, rack: str | None) -> str | None:

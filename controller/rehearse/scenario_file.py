@@ -275,6 +275,8 @@ def _with_plan(event: Reassign, path: Path, where: str) -> tuple[Reassign, Calla
     rows = document.get("partitions") if isinstance(document, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ScenarioError(f"{where}: file: {event.file} has no list `partitions` of objects")
+    if document.get("version", 1) != 1:
+        raise ScenarioError(f"{where}: file: {event.file} is of version {document['version']!r}; expected version 1")
     name = event.file
     return (
         event.model_copy(update={"partitions": tuple(rows)}),

@@ -51,6 +51,16 @@ class _EachKeyOnce(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: igno
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_number(self, node: Any) -> Any:
+        """Of old, YAML takes 1:30 for 90 and 1:30:00 for 5400; who writes that means a time, and 01:30 is a text."""
+        is_time = ":" in node.value
+        made = self.construct_yaml_float if node.tag.endswith("float") else self.construct_yaml_int
+        return self.construct_scalar(node) if is_time else made(node)
+
+
+for _kind in ("int", "float"):
+    _EachKeyOnce.add_constructor(f"tag:yaml.org,2002:{_kind}", _EachKeyOnce.construct_number)
+
 
 def read(text: str, name: str) -> Any:
     """The value of the YAML text of that name. Raises NotYaml, also where a key is in one mapping twice, and for what

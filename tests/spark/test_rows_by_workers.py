@@ -94,6 +94,18 @@ def test_how_a_line_was_read_goes_before_what_it_says_and_that_before_the_row_be
     assert (process["run"], process["rows"]) == (7, 1)
 
 
+def test_a_line_that_is_no_text_is_refused_as_any_other(tmp_path: Path) -> None:
+    """A disk that lost its power leaves anything. Spark hands the bytes on as they are."""
+    batch = pa.RecordBatch.from_pylist([_row(1), _row(2)], arrow_schema(WOVEN_DDL))
+    unread = pa.array([None, b"{\x8b\xff"], pa.binary()).cast(pa.string(), safe=False)
+    batch = batch.append_column(CORRUPT, unread).append_column(OF_OTHER_VERSION, pa.array([False, False]))
+    step = by_workers.judge_and_write(lambda given: given, str(tmp_path / "draft"))
+    for named in step(iter([batch])):
+        put_in_place(zip(*named.to_pydict().values(), strict=True), tmp_path / "all")
+    ((refused,),) = _files(tmp_path / "all")["aside/refused"]
+    assert (refused["key"], refused["value"]) == ("torn", "{\ufffd\ufffd")
+
+
 def test_a_task_holds_no_more_rows_than_go_into_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_workers, "FILE_ROWS", 4)
     files = _written(tmp_path)["rows/day=1970-01-01/bulk=true"]

@@ -134,12 +134,12 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def _refused(made: pa.Table, rows: pa.Table, reasons: pa.ChunkedArray) -> pa.Table:
-    """As `REFUSED` has them: a line that could not be read as it stands, another as JSON."""
-    lines = made[CORRUPT].to_pylist() if CORRUPT in made.column_names else [None] * made.num_rows
+    """As `REFUSED` has them: a line that could not be read as it stands, another as JSON. A line may be no text."""
+    lines = made[CORRUPT].cast(pa.binary()).to_pylist() if CORRUPT in made.column_names else [None] * made.num_rows
     texts = [
         json.dumps({k: v for k, v in row.items() if v is not None}, separators=(",", ":"), ensure_ascii=False)
         if line is None
-        else line
+        else line.decode("utf-8", errors="replace")
         for row, line in zip(rows.select(list(COLUMNS)).to_pylist(), lines, strict=True)
     ]
     for name, values in (("key", reasons), ("value", pa.chunked_array([texts], pa.string()))):

@@ -65,8 +65,10 @@ def _trace_files(path: Path) -> list[Path]:
         if not files:
             raise ReplayRefused(f"no trace in {path}: expected files named {' or '.join('*' + e for e in ENDINGS)}")
         for file in files:
-            with file.open("rb"):
-                pass
+            with file.open("rb") as stream:
+                is_packed = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            if is_packed and file.suffix != ".gz":  # Spark goes by the name
+                raise ReplayRefused(f"{file} is packed with gzip: rename it to {file.name}.gz")
     except OSError as error:
         raise ReplayRefused(f"cannot read {error.filename}: {error.strerror}") from error
     if not any(file.stat().st_size for file in files):

@@ -164,6 +164,8 @@ def _size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgtp]?)b?", text.lower())
     if match is None or float(match[1]) > _MOST:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; write 500MB, 1.5TB or a number of bytes")
+    if match[2].upper() in text and text.endswith("b") and match[2]:
+        raise argparse.ArgumentTypeError(f"{text!r}: Gb and Mb are bits; write it in bytes: 1Gb is 125MB")
     return int(float(match[1]) * _UNITS[match[2]])
 
 

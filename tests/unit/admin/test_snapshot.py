@@ -424,10 +424,17 @@ groups: {billing: {lag: {payments-eu-0: 4}}}
     assert [b.rack for b in shape.brokers] == ["rack-1", "rack-1"] and shape.brokers[0].configs == {"a.rate": "7"}
 
 
-@pytest.mark.parametrize(("flag", "complaint"), [("--bytes", "is no size"), ("--for", "is no length of time")])
-def test_a_number_of_400_digits(
-    cluster: Any, tool: Any, capsys: pytest.CaptureFixture[str], flag: str, complaint: str
+@pytest.mark.parametrize(
+    ("flag", "value", "complaint"),
+    [
+        ("--bytes", "9" * 400, "is no size"),
+        ("--for", "9" * 400, "is no length of time"),
+        ("--in-rate", "1Gb", "'1Gb': Gb and Mb are bits; write it in bytes: 1Gb is 125MB"),
+    ],
+)
+def test_numbers_that_cannot_be_meant(
+    cluster: Any, tool: Any, capsys: pytest.CaptureFixture[str], flag: str, value: str, complaint: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        tool(snapshot, cluster, ["--generate", flag, "9" * 400, "-o", "-"], bootstrap=None)
+        tool(snapshot, cluster, ["--generate", flag, value, "-o", "-"], bootstrap=None)
     assert ended.value.code == 2 and complaint in capsys.readouterr().err

@@ -14,7 +14,14 @@ import pytest
 from controller.demo import how_to_look
 from controller.local import control, fault, status, up
 from controller.local.cluster import Cluster
-from controller.local.cluster_file import ClusterError, read_cluster, write_cluster
+from controller.local.cluster_file import (
+    CLUSTER_FILE,
+    START_FILE,
+    ClusterError,
+    read_cluster,
+    read_start,
+    write_cluster,
+)
 from controller.local.place import own_folder
 from controller.local.plan import plan_cluster
 from controller.wire.fault_rows import Kill, encode
@@ -126,6 +133,28 @@ def test_a_folder_of_another_user_is_told_in_words(
         monkeypatch.setattr("os.kill", forbidden)
         assert up.down_main(["--data", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "kwob down: Operation not permitted\n"
+
+
+@pytest.mark.parametrize("read", [read_cluster, read_start])
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), NotADirectoryError(20, "Not a directory")])
+def test_what_cannot_be_read_is_not_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Any], error: OSError
+) -> None:
+    """It is another user's cluster, say. What was read and makes no sense is."""
+
+    def unreadable(path: Path) -> bytes:
+        raise error
+
+    for name in (CLUSTER_FILE, START_FILE):
+        (tmp_path / name).write_text('{"of": "another version"}')
+    with pytest.raises(ClusterError, match=": remove it"):
+        read(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", unreadable)
+    with pytest.raises(
+        ClusterError, match=rf"json cannot be read \({error.strerror}\): choose another --data"
+    ) as raised:
+        read(tmp_path)
+    assert "remove" not in str(raised.value)
 
 
 def test_what_the_demo_says_to_type_finds_its_cluster(tmp_path: Path) -> None:

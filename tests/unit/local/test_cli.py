@@ -40,6 +40,8 @@ def test_help_lists_every_subcommand(capsys: pytest.CaptureFixture[str]) -> None
     assert cli.main(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"  {name} " in said for name in cli.COMMANDS)
+    headings = [line for line in said.splitlines() if line.endswith(":")]
+    assert headings == [f"{each}:" for each in dict.fromkeys(command.heading for command in cli.COMMANDS.values())]
 
 
 def test_without_or_with_a_wrong_subcommand_it_fails(capsys: pytest.CaptureFixture[str]) -> None:

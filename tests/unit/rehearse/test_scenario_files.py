@@ -289,6 +289,7 @@ WRONG_PLANS = [
     ("b", r"plan.json, line 3: t-0: the cluster has no broker 9; it has 1, 2, 3"),
     ("c", r"plan.json, line 3: the cluster has no partition t-2; there are 0 to 1"),
     ("d", r"plan.json, line 3: the cluster has no partition u-0; there are t"),
+    ('{"version": 2, "partitions": []}', r"line 3: file: plan.json is of version 2; expected version 1"),
     ("e", r"plan.json, line 3: t-0: replicas \[1, 1\] are empty or name one twice"),
 ]
 ROWS = {
@@ -381,7 +382,17 @@ def test_any_text_is_a_cluster_or_refused_in_words(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("50MB", 50e6), ("1.5 GiB/s", 1.5 * 2**30), (17, 17), ("10k", 1e4), ("2TB", 2e12), ("64KiB", 65536), ("5B", 5)],
+    [
+        ("50MB", 50e6),
+        ("1.5 GiB/s", 1.5 * 2**30),
+        (17, 17),
+        ("10k", 1e4),
+        ("2TB", 2e12),
+        ("64KiB", 65536),
+        ("5B", 5),
+        ("9b", 9),
+        ("3mb", 3e6),
+    ],
 )
 def test_sizes(text: Any, size: float) -> None:
     assert parse_bytes(text) == size
@@ -390,6 +401,13 @@ def test_sizes(text: Any, size: float) -> None:
 @pytest.mark.parametrize("text", ["5i", "5ib", "5iB/s", "5 bk", "1e6", "-5MB", "MB", "", None, True])
 def test_what_is_no_size(text: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{text!r} is no size; expected for example 50MB")):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["1Gb", "10 Gb/s", "100Mb", "8Kib"])
+def test_bits_are_no_bytes(text: str) -> None:
+    """A link's speed is told so; taken for bytes it would be eight links."""
+    with pytest.raises(ValueError, match=re.escape(f"{text!r}: Gb and Mb are bits; write it in bytes: 1Gb is 125MB")):
         parse_bytes(text)
 
 

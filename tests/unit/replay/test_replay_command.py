@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_a_trace_that_spark_would_pass_over(capsys: pytest.CaptureFixture[str], 
     assert f"rename {folder / name}" in refused(capsys, "--trace", folder / name, "--out", out)
     if not name.startswith("."):
         assert f"rename {folder / name}" in refused(capsys, "--trace", folder, "--out", out)
+    assert not out.exists()
+
+
+def test_a_packed_trace_without_the_name_of_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Spark goes by the name: each of its lines would be torn."""
+    folder, out = tmp_path / "trace", tmp_path / "out"
+    folder.mkdir()
+    (folder / "broker-1-5.jsonl.gz").write_bytes(gzip.compress(ROW.encode()))
+    assert trace_files([folder]) == [folder / "broker-1-5.jsonl.gz"]
+    (folder / "broker-2-5.jsonl").write_bytes(gzip.compress(ROW.encode()))
+    for given in (folder, folder / "broker-2-5.jsonl"):
+        line = refused(capsys, "--trace", given, "--out", out)
+        assert f"{folder / 'broker-2-5.jsonl'} is packed with gzip: rename it to broker-2-5.jsonl.gz" in line
     assert not out.exists()
 
 

@@ -54,3 +54,9 @@ def test_the_same_key_of_other_mappings_and_what_another_mapping_lends_are_no_se
 def test_what_looks_like_a_value_and_is_none_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(NotYaml, match=r"^f.yaml, line 3: month must be in 1..12; text may stand in quotes$"):
         read(text, "f.yaml")
+
+
+def test_times_with_colons_are_texts_and_other_numbers_are_numbers() -> None:
+    text = "[1:30, 1:30:00, 01:30, 1:30.5, -2:00, 10, 1_000, 0x10, 1.5, .inf]"
+    times = ["1:30", "1:30:00", "01:30", "1:30.5", "-2:00"]
+    assert read(text, "f.yaml") == [*times, 10, 1000, 16, 1.5, float("inf")]
