@@ -16,6 +16,8 @@ from typing import Literal, Self, get_args
 from controller.embedded.alike import make_alike, planned
 from controller.embedded.backends import Backend, InThisProcess, LoopThread
 from controller.embedded.calls import Handles
+from controller.embedded.cluster import EmbeddedPlan
+from controller.local.cluster_file import ClusterError
 
 Mode = Literal["embedded", "processes"]
 
@@ -38,7 +40,7 @@ class KafkaCluster(Handles):
         settings: Mapping[str, str] | None = None,
         log_dirs: int | None = None,
         mode: Mode = "embedded",
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         seed: int | None = None,
         metrics: bool = False,
         like: Path | str | None = None,
@@ -56,7 +58,7 @@ class KafkaCluster(Handles):
         #: One thread at a time starts or stops; whom an interrupt stops in its start, stops in that thread.
         self._turn = threading.RLock()
         self._is_temporary, self._process = folder is None, os.getpid()
-        place = folder or Path(tempfile.mkdtemp(prefix="kwob-"))
+        place = Path(tempfile.mkdtemp(prefix="kwob-") if folder is None else folder)
         if self._is_temporary:  # where no stop comes, as of one that was never started
             weakref.finalize(self, _remove, place, self._process)
         try:
@@ -75,7 +77,7 @@ class KafkaCluster(Handles):
     def start(self) -> Self:
         """Returns once every broker serves and knows every other. No fault of a former run is in force.
 
-        Raises: RuntimeError, where it runs already.
+        Raises: RuntimeError, where it runs already; ClusterError, where the folder has data of another embedded one.
         """
         with self._turn:
             self._require_stopped()
@@ -93,6 +95,7 @@ class KafkaCluster(Handles):
     async def _started(self) -> Backend:
         backend: Backend
         if self._mode == "embedded":
+            _require_no_data(self._plan)
             backend = InThisProcess(self._plan)
         else:
             from controller.embedded.processes import InProcesses  # kazoo and Java are for who asks for them
@@ -127,6 +130,16 @@ class KafkaCluster(Handles):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _require_no_data(plan: EmbeddedPlan) -> None:
+    """Brokers refuse data of a cluster whose znodes are gone, as if they had come to a wrong one."""
+    for place in (place for broker_id in plan.broker_ids for place in plan.log_dirs_of(broker_id)):
+        if place.is_dir() and any(place.iterdir()):
+            raise ClusterError(
+                f"{plan.folder} has data of another embedded cluster, whose ZooKeeper is in memory: nobody can go on "
+                'with it; choose another folder, or remove it; mode="processes" goes on where it was'
+            )
 
 
 def _remove(folder: Path, process: int) -> None:

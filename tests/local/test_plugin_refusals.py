@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from controller.embedded.handles import KafkaCluster
+from controller.local.cluster_file import ClusterError
 from tests.local.test_recipes import pytest_run
 
 SHAPES: Final = [
@@ -81,6 +82,23 @@ def test_a_handle_refuses_what_there_is_not(
         call(cluster)
     assert refused.value.__suppress_context__ or refused.value.__cause__ is None
     assert cluster.leader("there") in (1, 2), "nothing is broken"
+
+
+def test_the_data_of_another_embedded_cluster_are_refused_in_words(tmp_path: Path) -> None:
+    """Its znodes are gone, or in the memory of the one that runs, which goes on. The folder may be given as a text."""
+    folder = str(tmp_path / "data")
+    refusal = re.escape(
+        f"{folder} has data of another embedded cluster, whose ZooKeeper is in memory: nobody can go on"
+    )
+    with KafkaCluster(brokers=1, folder=folder) as first:
+        with pytest.raises(ClusterError, match=refusal):
+            KafkaCluster(brokers=1, folder=folder).start()
+        first.create_topic("t", replication_factor=1)
+        assert first.folder == Path(folder) and first.leader("t") == 1
+    with pytest.raises(ClusterError, match=refusal):
+        first.start()
+    first.stop()
+    assert (Path(folder) / "broker-1").is_dir()
 
 
 def test_a_heal_that_is_refused_ends_nothing(cluster: KafkaCluster) -> None:
