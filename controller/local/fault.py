@@ -260,7 +260,7 @@ def _examples_of(name: str, flags: Sequence[tuple[str, Any, str]]) -> list[str]:
 
 def _whom_and_when() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--broker", type=_ids, metavar="ID[,ID]", help="the brokers it is about")
+    common.add_argument("--broker", type=_ids, action="extend", metavar="ID[,ID]", help="the brokers it is about")
     common.add_argument("--rack", metavar="NAME", help="only brokers of this rack")
     common.add_argument("--all", action="store_true", help="every broker")
     common.add_argument("--in", dest="at", type=_time, metavar="TIME", help="begin so much later (250ms, 5s, 2m)")

@@ -79,11 +79,14 @@ async def explain(
             machine.out.write(json.dumps({"error": str(error)}) + "\n")
         return CANNOT_TELL
     findings = diagnose(topic, commands, partition)
+    is_silent = options.bootstrap_server is not None and not topic.asked_brokers
     if options.json:
         machine.out.write(json.dumps(as_json(topic, findings), ensure_ascii=False) + "\n")
+    elif findings:
+        show(machine.out, [Text.from_markup(_text(finding), emoji=False) for finding in findings])
     else:
-        show(machine.out, [Text.from_markup(text, emoji=False) for text in _texts(topic, findings, partition)])
-    return TROUBLE if findings else NOTHING_WRONG
+        show(machine.out, [Text.from_markup(_nothing(topic, partition, is_silent=is_silent), emoji=False)])
+    return TROUBLE if findings else CANNOT_TELL if is_silent else NOTHING_WRONG
 
 
 async def _facts(
@@ -160,16 +163,17 @@ def _named(target: str, names: set[str]) -> tuple[str, int | None]:
     return (parts, None) if isinstance(parts, str) else (parts.topic, parts.partition)
 
 
-def _texts(topic: TopicFacts, findings: Sequence[Finding], partition: int | None) -> list[str]:
-    if not findings:
-        shown = [p for p in topic.partitions if partition is None or p.partition.partition == partition]
-        lines = ["[green]nothing is wrong[/green]"]
-        for p in shown[:_SHOWN_MAX]:
-            lines.append(f"{p.partition}: led by {p.leader}, all {len(p.replicas)} replicas in sync")
-        if len(shown) > _SHOWN_MAX:
-            lines.append(f"... and {len(shown) - _SHOWN_MAX} more")
-        return ["\n".join(lines)]
-    return [_text(finding) for finding in findings]
+def _nothing(topic: TopicFacts, partition: int | None, *, is_silent: bool) -> str:
+    """Of brokers that are silent ZooKeeper may not have heard yet: their sessions have to end."""
+    shown = [p for p in topic.partitions if partition is None or p.partition.partition == partition]
+    lines = ["[green]nothing is wrong[/green]"]
+    if is_silent:
+        lines = ["[yellow]no broker answers; as ZooKeeper has it, nothing is wrong yet[/yellow]"]
+    for p in shown[:_SHOWN_MAX]:
+        lines.append(f"{p.partition}: led by {p.leader}, all {len(p.replicas)} replicas in sync")
+    if len(shown) > _SHOWN_MAX:
+        lines.append(f"... and {len(shown) - _SHOWN_MAX} more")
+    return "\n".join(lines)
 
 
 def _text(finding: Finding) -> str:

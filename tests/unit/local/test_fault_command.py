@@ -61,6 +61,7 @@ CALLS = [
     (["kill", "--rack", "a"], {"fault": "kill", "rack": "a"}),
     (["stop", "--broker", "3"], {"fault": "stop", "broker": 3}),
     (["stop", "--broker", "1, 3"], {"fault": "stop", "broker": [1, 3]}),
+    (["stop", "--broker", "1", "--broker", "3"], {"fault": "stop", "broker": [1, 3]}),
     (["expire-session", "--broker", "2"], {"fault": "expire_session", "broker": 2}),
     (["pause-replication", "--broker", "2", "--topic", "t", "--partition", "1"],
      {"fault": "pause_replication", "broker": 2, "topic": "t", "partition": 1}),
