@@ -44,6 +44,8 @@ def read_faults(path: Path) -> tuple[Fault, ...]:
         return decode(path.read_text(encoding="utf-8") if path.exists() else "")
     except UnicodeDecodeError as error:
         raise FaultError(f"{path} is not text: {error}") from error
+    except FaultError as error:
+        raise FaultError(f"{path}: {error}; correct it, or remove the file, which ends all faults") from error
 
 
 def edit_faults(path: Path, edit: Edit) -> tuple[Fault, ...]:

@@ -249,6 +249,18 @@ faults:
 """
 
 
+@pytest.mark.parametrize("argv", [["list"], ["clear"], ["kill", "--broker", "1"]], ids=lambda argv: argv[0])
+def test_a_fault_file_that_nobody_can_read_is_named_with_what_to_do(
+    data: Path, argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / FAULT_FILE).write_text("garbage\n")
+    assert fault.main([*argv, "--data", str(data)]) == 1
+    line = capsys.readouterr().err
+    assert line.startswith(f"kwob fault: {data / FAULT_FILE}: fault file, line 1: not a JSON object")
+    assert line.endswith("; correct it, or remove the file, which ends all faults\n")
+    assert (data / FAULT_FILE).read_text() == "garbage\n"
+
+
 def test_a_scenario_is_followed_to_its_end(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (data / "s.yaml").write_text(SCENARIO)
     assert run(data, "run", str(data / "s.yaml")) == 0
