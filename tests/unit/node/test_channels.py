@@ -160,11 +160,12 @@ class Bench:
         at_once: Callable[[ControlRequest], bool] | None = None,
         shorten: Callable[[ControlRequest], ControlRequest] = lambda request: request,
         network: Any = None,
+        settings: ChannelSettings = ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
     ) -> Channels:
         return Channels(
             controller_id=BrokerId(7),
             network=network or self.network.view("controller"),
-            settings=ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
+            settings=settings,
             emit=self.events.append,
             deletion_started=lambda topic: topic == "t",
             log=structlog.get_logger(),
@@ -223,6 +224,7 @@ def test_what_a_broker_takes_at_once_does_not_travel_and_overtakes_nothing() -> 
         await asyncio.sleep(1)
         assert stub.seen == ["UPDATE_METADATA"], "nothing is taken before there is a connection"
         assert bench.channels.send([metadata(1)]) == 1
+        assert not bench.channels.pending([BrokerId(1)])(), "it is answered"
         await asyncio.sleep(1)
         assert stub.seen == ["UPDATE_METADATA"]
         bench.channels.send([leaders(1), metadata(1)])
@@ -321,6 +323,23 @@ def test_a_broker_that_is_not_there_yet_is_tried_until_it_is() -> None:
 
     lines = play(scenario)
     assert len([line for line in lines if line["event"] == ev.REQUEST_FAILED]) < 10
+
+
+@pytest.mark.parametrize(("is_reached", "failures"), [(False, 9), (True, 3)], ids=["connecting", "answering"])
+def test_a_connection_and_an_answer_are_waited_for_as_long_as_each_has(is_reached: bool, failures: int) -> None:
+    """`controller.socket.timeout.ms`, here 1 s, and `request.timeout.ms`, 3 s; between two attempts is a pause."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.channels = bench.make(settings=ChannelSettings(connect_timeout_ms=1_000, request_timeout_ms=3_000))
+        await bench.start(1, StubBroker(lambda count, request: None))
+        if not is_reached:
+            bench.network.partition("controller", "broker-1")
+        bench.channels.add([broker(1)])
+        bench.channels.send([metadata(1)])
+        await asyncio.sleep(10)
+        assert bench.channels.gauges()[BrokerId(1)].failures == failures
+
+    play(scenario)
 
 
 @pytest.mark.known_failure("C2")
@@ -726,7 +745,7 @@ def test_what_was_under_way_when_a_channel_failed_is_sent_again_before_the_other
         bench.channels.add([broker(1)])
         bench.channels.send([leaders(1, epoch=epoch) for epoch in range(3)])
         await asyncio.sleep(1)
-        assert stub.epochs == [0, 0, 1, 2]
+        assert stub.epochs == [0, 0, 1, 2] and stub.connections == 2
         assert len(bench.events) == 3 and bench.channels.gauges()[BrokerId(1)].requests == 3
 
     play(scenario)

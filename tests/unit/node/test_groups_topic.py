@@ -135,6 +135,9 @@ def test_who_cannot_be_asked_is_left_to_the_next_question() -> None:
         unreached = replace(brokers.broker, endpoints=brokers.broker.endpoints[:1])
         for those in ((), (unreached,), (brokers.broker,)):  # the last one does not listen yet
             assert await brokers.asks(*those) <= LIMIT_S
+        world.partition("controller", "b")
+        assert await brokers.asks(brokers.broker) <= LIMIT_S + 0.1
+        world.heal()
         await world.machine("b").network.listen("b", 9092, brokers.serve)
         await brokers.asks(unreached, brokers.broker)
         assert brokers.keys == ["g"]

@@ -83,6 +83,22 @@ def test_the_event_in_progress_may_end_while_the_loop_stops(takes_s: float, time
     assert bool(written) == ends
 
 
+def test_nobody_waits_for_a_loop_that_has_stopped() -> None:
+    async def scenario(bench: Bench) -> None:
+        waits = asyncio.ensure_future(bench.loop.until(lambda: False, 1_000))
+        bench.loop.put(TopicChange())
+        await bench.idle()
+        assert bench.loop.timers == [BrokerChange()]
+        await bench.loop.stop()
+        await asyncio.sleep(0)
+        assert waits.cancelled() and bench.loop.timers == []
+
+    def later(event: TopicChange) -> Recipe:
+        yield Enqueue(BrokerChange(), 60_000)
+
+    play(scenario, {TopicChange: later})
+
+
 def test_what_holds_already_is_not_waited_for() -> None:
     async def scenario(bench: Bench) -> None:
         loop = asyncio.get_running_loop()

@@ -98,6 +98,9 @@ def test_what_lies_where_and_how_far_it_is(tmp_path: Path) -> None:
         assert sorted(rows()) == [("t", 0, 3, True), ("t", log.size_bytes, 0, False), ("u", 0, 0, False)]
         assert sorted(rows(TP)) == sorted(rows())[:2] and rows(TopicPartition("x", 0)) == []
         follower = cluster.nodes[2].partition(TP)
+        cluster.nodes[2].paused.add(TP)
+        await cluster.produce(TP, 1)
+        assert [row[2:] for row in rows(TP)] in ([(4, True), (0, False)], [(0, False), (4, True)]), "above the watermark"
         follower.attach_log(follower.log, 5)
         ((lag,),) = [
             [r.offset_lag for r in d.replicas] for d in cluster.nodes[2].manager.describe_log_dirs() if d.replicas
