@@ -160,12 +160,13 @@ class Bench:
         at_once: Callable[[ControlRequest], bool] | None = None,
         shorten: Callable[[ControlRequest], ControlRequest] = lambda request: request,
         network: Any = None,
-        settings: ChannelSettings = ChannelSettings(request_timeout_ms=1_000, connect_timeout_ms=1_000),
+        connect_timeout_ms: int = 1_000,
+        request_timeout_ms: int = 1_000,
     ) -> Channels:
         return Channels(
             controller_id=BrokerId(7),
             network=network or self.network.view("controller"),
-            settings=settings,
+            settings=ChannelSettings(connect_timeout_ms=connect_timeout_ms, request_timeout_ms=request_timeout_ms),
             emit=self.events.append,
             deletion_started=lambda topic: topic == "t",
             log=structlog.get_logger(),
@@ -330,7 +331,7 @@ def test_a_connection_and_an_answer_are_waited_for_as_long_as_each_has(is_reache
     """`controller.socket.timeout.ms`, here 1 s, and `request.timeout.ms`, 3 s; between two attempts is a pause."""
 
     async def scenario(bench: Bench) -> None:
-        bench.channels = bench.make(settings=ChannelSettings(connect_timeout_ms=1_000, request_timeout_ms=3_000))
+        bench.channels = bench.make(connect_timeout_ms=1_000, request_timeout_ms=3_000)
         await bench.start(1, StubBroker(lambda count, request: None))
         if not is_reached:
             bench.network.partition("controller", "broker-1")
