@@ -56,7 +56,9 @@ def test_the_topic_of_offsets_is_made_compacted_once_there_are_brokers_enough(in
     in_memory(scenario)
 
 
-@pytest.mark.parametrize(("key_type", "error"), [(1, TRANSACTIONS_REFUSED), (7, ErrorCode.INVALID_REQUEST)])
+@pytest.mark.parametrize(
+    ("key_type", "error"), [(1, TRANSACTIONS_REFUSED), (2, ErrorCode.INVALID_REQUEST), (-1, ErrorCode.INVALID_REQUEST)]
+)
 def test_transactions_and_unknown_keys_have_no_coordinator(in_memory: Any, key_type: int, error: ErrorCode) -> None:
     async def scenario(cluster: Any) -> None:
         await cluster.start(1)

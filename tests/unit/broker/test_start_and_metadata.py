@@ -202,7 +202,9 @@ async def delete_offsets(cluster: Any, group: str = "g") -> tuple[int, dict[tupl
     return answer.error_code, codes
 
 
-async def join(cluster: Any, protocol_type: str, subscription: bytes = SUBSCRIBED_TO_T) -> None:
+async def join(
+    cluster: Any, protocol_type: str, subscription: bytes = SUBSCRIBED_TO_T, *, is_stable: bool = True
+) -> None:
     body = {
         "group_id": "g",
         "session_timeout": 10_000,
@@ -213,7 +215,8 @@ async def join(cluster: Any, protocol_type: str, subscription: bytes = SUBSCRIBE
     }
     joined = await cluster.call(1, ApiKey.JOIN_GROUP, 3, body)
     member = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
-    await cluster.call(1, ApiKey.SYNC_GROUP, 2, {**member, "assignments": []})
+    if is_stable:
+        await cluster.call(1, ApiKey.SYNC_GROUP, 2, {**member, "assignments": []})
 
 
 def test_offsets_of_topics_that_members_subscribe_to_are_not_deleted(in_memory: Any) -> None:
@@ -252,10 +255,11 @@ def test_where_nobody_knows_to_what_a_member_subscribes_no_offset_is_deleted(in_
     in_memory(scenario)
 
 
-def test_offsets_of_a_group_that_is_no_consumers_stay_while_it_has_members(in_memory: Any) -> None:
+@pytest.mark.parametrize("is_stable", [True, False], ids=["all have joined", "they are about to"])
+def test_offsets_of_a_group_that_is_no_consumers_stay_while_it_has_members(in_memory: Any, is_stable: bool) -> None:
     async def scenario(cluster: Any) -> None:
         await with_group(cluster)
-        await join(cluster, "connect")
+        await join(cluster, "connect", is_stable=is_stable)
         assert await delete_offsets(cluster) == (ErrorCode.NON_EMPTY_GROUP, {})
         assert await committed(cluster) == {"t": 5, "u": 6}
 

@@ -130,6 +130,25 @@ def test_two_looks_count_in_a_row_alone(in_memory: Any) -> None:
     in_memory(scenario)
 
 
+def test_two_looks_at_a_former_replica_are_none_at_its_successor(in_memory: Any) -> None:
+    """What was put aside is hosted anew, and the metadata has not said so by the next look."""
+
+    async def scenario(cluster: Any) -> None:
+        await with_records(cluster)
+        await assign(cluster, (1,), isr=(1,), leader=1)
+        await cluster.world.until(
+            lambda: folders(cluster, 2)[0].name != "t-0", within_s=LOOKS_S, what="it is put aside"
+        )
+        assert_put_aside(cluster, 2)
+        await cluster.leader_and_isr(2, [told(2)])
+        await cluster.world.sleep(LOOK_S)
+        assert folders(cluster, 2)[0].name == "t-0"
+        await cluster.world.sleep(LOOK_S)
+        assert [path.name.endswith("-stray") for path in folders(cluster, 2)] == [True, True]
+
+    in_memory(scenario)
+
+
 def test_a_replica_of_a_topic_that_was_deleted_while_its_broker_was_away_is_put_aside(in_memory: Any) -> None:
     async def scenario(cluster: Any) -> None:
         await with_records(cluster)

@@ -9,9 +9,9 @@ import pytest
 
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.types import GROUP_METADATA_TOPIC
+from controller.wire.types import GROUP_METADATA_TOPIC, Broker, BrokerId, Endpoint
 from controller.wire.zk_operations import Create, GetChildren, GetData, SetData, ZkCode
-from controller.wire.znodes import BrokerIdsZNode, ConfigEntityZNode, TopicsZNode, TopicZNode
+from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ConfigEntityZNode, TopicsZNode, TopicZNode
 
 
 @pytest.mark.parametrize("topic", ["t", GROUP_METADATA_TOPIC])
@@ -41,6 +41,20 @@ def test_a_topic_has_its_configs_from_its_first_moment_on(in_memory: Any, topic:
         await cluster.world.sleep(1)
         created = written.index(TopicZNode.path(topic))
         assert ConfigEntityZNode.topic(topic) in written[:created] and written.count(TopicZNode.path(topic)) == 1
+
+    in_memory(scenario)
+
+
+@pytest.mark.parametrize("rack", [None, "a"], ids=["none has a rack", "some have a rack"])
+def test_a_topic_is_spread_without_racks_where_not_all_brokers_have_one(in_memory: Any, rack: str | None) -> None:
+    async def scenario(cluster: Any) -> None:
+        await cluster.start(1, default_replication_factor=2, num_partitions=2)
+        other = Broker(broker_id=BrokerId(2), endpoints=(Endpoint(host="b", port=1),), rack=rack)
+        tree = cluster.world.zookeeper.tree
+        tree.write(Create(BrokerIdZNode.path(2), BrokerIdZNode.encode(other, 0)), session=1, now_ms=0)
+        assert await told(await cluster.connect(1)) == CREATED
+        placed = TopicZNode.decode(tree.get(TopicZNode.path("t")).payload).partitions
+        assert sorted(each.replicas for each in placed.values()) == [(1, 2), (2, 1)]
 
     in_memory(scenario)
 

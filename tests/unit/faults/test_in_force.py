@@ -493,6 +493,22 @@ def test_what_happens_to_a_whole_broker_is_logged_when_it_starts_acts_and_ends(t
     assert told == [("fault.started", "f", 1), ("fault.acted", "f", 1), ("fault.ended", "f", 1)]
 
 
+def test_a_fault_strikes_no_former_life_of_a_broker(tmp_path: Path) -> None:
+    async def scenario(both: Hosted) -> None:
+        for _ in range(2):
+            both.host.set_faults([row("stop", broker=1)])
+            await both.until_registered("2", within_s=10)
+            both.host.set_faults([])
+            await both.until_registered("1", "2", within_s=20)
+        both.host.set_faults([row("expire_session", id="f", broker=1)])
+        await both.world.sleep(10)
+        both.host.set_faults([])
+
+    with capture_logs() as logs:
+        hosted(tmp_path, scenario)
+    assert [line["acted"] for line in logs if line["event"] == "fault.ended" and line["id"] == "f"] == [1]
+
+
 def test_a_failed_disk_is_still_failed_at_the_next_start(tmp_path: Path) -> None:
     async def scenario(both: Hosted) -> None:
         broken = row("fail_log_dir", broker=1, log_dir=str(tmp_path / "1"))
