@@ -220,10 +220,14 @@ def test_what_a_resource_is(kind: int, name: str, replace: bool, found: str | Ka
         assert (row["error_code"], row["error_message"]) == (found.code, refusal.own_text)
 
 
-def test_a_resource_that_is_named_twice_is_refused_each_time_and_others_are_not() -> None:
-    asked = [resource(2, "t"), resource(2, "7"), resource(4, "7"), resource(2, "t")]
-    told = [wanted.refusal is None for wanted in alterations(asked, BrokerId(7), replace=False)]
-    assert told == [False, True, True, False]
+@pytest.mark.parametrize(("kind", "name"), [(2, "t"), (4, "7"), (4, "")])
+def test_a_resource_that_is_named_twice_is_refused_each_time_and_others_are_not(kind: int, name: str) -> None:
+    asked = [resource(kind, name), resource(2, "u"), resource(2, "7"), resource(kind, name)]
+    found = [alteration.refusal is None for alteration in alterations(asked, BrokerId(7), replace=False)]
+    assert found == [False, True, True, False]
+
+
+def test_a_resource_whose_configs_are_replaced_is_set() -> None:
     assert alterations([resource(2, "t", ("a", 3, "x"))], BrokerId(7), replace=True) == [
         Alteration(kind=2, name="t", edits=(Edit(name="a", operation=SET, value="x"),), entity="topics/t")
     ]

@@ -178,9 +178,10 @@ def test_adding_is_refused(
         ({0: [1, 2], 1: [1]}, "All partitions should have the same number of replicas"),
         ({0: [1, 1]}, "Duplicate replica assignment found: Map(0 -> List(1, 1))"),
         ({0: [1], 2: [1]}, "partitions should be a consecutive 0-based integer sequence"),
+        ({-1: [1], 1: [1]}, "partitions should be a consecutive 0-based integer sequence"),
         ({0: [], 1: []}, "Cannot have replication factor of 0 for partition id 0."),
     ],
-    ids=["unequal counts", "a broker twice", "a gap", "no replica"],
+    ids=["unequal counts", "a broker twice", "a gap", "below zero", "no replica"],
 )
 def test_a_manual_assignment_is_refused(assignment: dict[int, list[BrokerId]], message: str) -> None:
     with pytest.raises(KafkaError) as error:
