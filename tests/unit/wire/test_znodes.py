@@ -69,6 +69,12 @@ WRITTEN = [
         '"port":-1,"host":null,"version":4,"timestamp":"0"}',
     ),
     (
+        "broker without a host",
+        BrokerIdZNode.encode(replace(BROKER, endpoints=(Endpoint(host="", port=9092),)), 0),
+        '{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://:9092"],"jmx_port":-1,'
+        '"port":9092,"host":null,"version":4,"timestamp":"0"}',
+    ),
+    (
         "topic that moves, with an id",
         TopicZNode.encode(MOVING),
         '{"partitions":{"0":[4,1,2]},"topic_id":"x_oECR_rT6uGoWuuHulV7A","adding_replicas":{"0":[4]},'
