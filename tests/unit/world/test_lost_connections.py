@@ -30,7 +30,8 @@ _DATA: Final = _HEADER.size + _INT.size + len("/a") + _INT.size
 
 class Server:
     """Answers each connection's handshake when `greets` lets it, and drops those whose number is in `drops` once so
-    many of their writes are done; all the others' writes are. Its threads end with the test."""
+    many of their writes are done, in the middle of an answer; all the others' writes are. Its threads end with the
+    test."""
 
     def __init__(self, drops: Mapping[int, int]) -> None:
         self.drops = drops
@@ -72,6 +73,7 @@ class Server:
             connection.sendall(_INT.pack(len(reply)) + reply)
             if kind == _CLOSE:
                 return
+        connection.sendall(_INT.pack(100) + b"the begin of an answer")
         connection.shutdown(socket.SHUT_RDWR)
 
     @staticmethod

@@ -4,15 +4,17 @@ and none overtakes another."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from typing import Any, ClassVar
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss, UnimplementedError
 from kazoo.protocol.states import KazooState
 
 from controller.wire.zk_operations import GetChildren, GetData, SetData, ZkCode, ZkOp, ZkResult
+from controller.world.large_requests import REQUEST_BYTES_MAX
 from controller.world.real import zookeeper
 from controller.world.real.zookeeper import IN_FLIGHT_MAX, KazooConnector
 
@@ -111,3 +113,56 @@ def test_none_overtakes_those_that_were_lost(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(main())
     numbers = [int(data[-5:-4]) for data in StandIn.sent]
     assert numbers == [0, 1, 2, *range(6), *range(9)]
+
+
+class Older(StandIn):
+    """Does not know how to read many at once, and ends the connection of who asks for it."""
+
+    def _answer(self) -> None:
+        unit = getattr(self.waiting[0], "_unit", None) if self.waiting else None
+        if unit is None or len(unit.ops) == 1:
+            super()._answer()
+            return
+        with pytest.raises(ConnectionDropped):
+            self.waiting.popleft().set_exception(UnimplementedError())
+        self.connects_again()
+
+
+def paths_sent() -> list[int]:
+    return [int(path) for data in StandIn.sent for path in re.findall(rb"/a/(\d+)", data)]
+
+
+def play(ops: list[ZkOp], stand_in: type[StandIn], monkeypatch: pytest.MonkeyPatch, *, is_lost: bool) -> list[ZkCode]:
+    """The results, of reads as they are asked for by a session that knows nothing of its server yet."""
+    monkeypatch.setattr(zookeeper, "KazooClient", stand_in)
+
+    async def main() -> list[ZkCode]:
+        session = await KazooConnector("zk:2181").connect(on_watch=lambda event: None, on_expired=lambda: None)
+        call = asyncio.ensure_future(session.perform(ops))
+        await asyncio.sleep(0)
+        if is_lost:
+            session.client.connects_again()
+        results = await asyncio.wait_for(call, 10)
+        await session.close()
+        return [result.code for result in results]
+
+    return asyncio.run(main())
+
+
+READS: list[ZkOp] = [*(GetData(f"/a/{n}") for n in range(450)), SetData("/a/450", b"")]
+
+
+def test_the_first_reads_are_asked_for_again_when_their_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert play(READS, StandIn, monkeypatch, is_lost=True) == [ZkCode.OK] * 451
+    assert paths_sent() == [*range(200), *range(451)]
+
+
+def test_a_server_that_reads_one_at_a_time_is_asked_in_the_same_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert play(READS, Older, monkeypatch, is_lost=False) == [ZkCode.OK] * 451
+    assert paths_sent() == [*range(200), *range(451)]
+
+
+def test_what_is_too_large_keeps_back_nothing_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops: list[ZkOp] = [SetData("/a/0", bytes(REQUEST_BYTES_MAX)), SetData("/a/1", b"")]
+    assert play(ops, StandIn, monkeypatch, is_lost=False) == [ZkCode.BAD_ARGUMENTS, ZkCode.OK]
+    assert paths_sent() == [1]
