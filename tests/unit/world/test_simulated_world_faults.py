@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from controller.wire.zk_operations import Create, GetData
+from controller.wire.zk_operations import Create, Exists, GetChildren, GetData, WatchEvent, ZkCode
 from controller.world.ports import Connection
 from controller.world.simulated.net import Latency
 from controller.world.simulated.world import ZOOKEEPER, Machine, ProgramFailed, World, run_world
@@ -298,6 +298,30 @@ def test_healing_one_machine_leaves_what_others_suffer() -> None:
         assert not zookeeper.reachable("n") and zookeeper.holds_answers("n")
         zookeeper.heal()
         assert zookeeper.reachable("n") and not zookeeper.holds_answers("n")
+        zookeeper.cut("n")
+        world.machine("m").pause()
+        world.machine("m").resume()
+        assert zookeeper.reachable("m") and not zookeeper.reachable("n")
+
+    run_world(1, scenario)
+
+
+def test_who_was_refused_a_look_and_who_is_gone_watches_nothing() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper, seen = world.zookeeper, list[WatchEvent]()
+        connector = world.machine("m").connector()
+        session = await connector.connect(on_watch=seen.append, on_expired=lambda: None)
+        looks = [kind("/", watch=True) for kind in (GetData, Exists, GetChildren)]
+        zookeeper.tree.refusal = lambda op: ZkCode.NO_AUTH
+        assert [each.code for each in await session.perform(looks)] == [ZkCode.NO_AUTH] * 3
+        assert len(zookeeper.watches) == 0
+        zookeeper.tree.refusal = lambda op: None
+        assert all(each.ok for each in await session.perform(looks))
+        assert zookeeper.watches.data_watchers("/") == zookeeper.watches.child_watchers("/") == {session.session_id}
+        await session.close()
+        assert len(zookeeper.watches) == 0
+        other = await connector.connect(on_watch=seen.append, on_expired=lambda: None)
+        assert (await other.perform([Create("/a", b"")]))[0].ok and seen == []
 
     run_world(1, scenario)
 
