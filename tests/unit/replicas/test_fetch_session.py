@@ -107,6 +107,15 @@ def test_an_error_in_the_first_answer_is_no_answer() -> None:
     assert list(ask(sessions, session_id, 2).answer(healed).partitions) == []
 
 
+def test_of_two_that_are_idle_the_one_that_was_used_before_the_other_gives_way() -> None:
+    sessions = cache(slots=2, eviction_ms=10)
+    first, second = opened(sessions), opened(sessions, now_ms=1)
+    ask(sessions, first, 1, now_ms=5)
+    assert opened(sessions, now_ms=100) not in (0, first, second)
+    assert ask(sessions, first, 2, now_ms=100).error is ErrorCode.NONE
+    assert ask(sessions, second, 1, now_ms=100).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
 def test_a_new_session_takes_the_place_of_the_one_that_its_request_names() -> None:
     sessions = cache(slots=1)
     before = opened(sessions)

@@ -109,6 +109,29 @@ def test_a_replica_that_nobody_has_told_anything(tmp_path: Path) -> None:
     assert [len(w) + w.wakes for w in (partition.longer_log, partition.higher_watermark)] == [0, 0]
 
 
+#: who fetches from where, and how that went -> whether it is one of those that are told together
+QUIET = [
+    (2, 4, NONE, True),
+    (2, 3, NONE, False),
+    (2, 4, ErrorCode.FENCED_LEADER_EPOCH, False),
+    (3, 4, NONE, False),
+    (3, 3, NONE, False),
+]
+
+
+@pytest.mark.parametrize(("replica", "offset", "error", "changes_nothing"), QUIET)
+def test_only_a_member_at_the_end_changes_nothing_by_a_fetch(
+    tmp_path: Path, replica: int, offset: int, error: ErrorCode, changes_nothing: bool
+) -> None:
+    """Broker 3 is not in sync: it may join."""
+    world = World(tmp_path, hw=4, length=4)
+    world.become(1, 4)
+    world.rows.take()
+    for _ in range(2):
+        world.fetch(replica, offset, error=error)
+    assert [row["changes_nothing"] for row in world.rows.take()] == [changes_nothing] * 2
+
+
 def test_the_rows_of_a_term(tmp_path: Path) -> None:
     world = World(tmp_path, hw=2, length=4)
     world.log.raise_log_start(1)
