@@ -30,6 +30,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
         "tests/local/test_loop_thread.py",
         "tests/local/test_full_disk.py",
         "tests/local/test_handles.py",
+        "tests/local/test_plugin_refusals.py",
     ),
     "controller/ui": tuple(f"tests/ui/test_{name}.py" for name in ("board", "flows", "looks", "who_may_ask")),
     "controller/rehearse": ("rehearse",),

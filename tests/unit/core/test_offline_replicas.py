@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controller.core.effects import drive_now
-from controller.core.replicas import change_replicas
+from controller.core.replicas import change_replicas, without
 from controller.core.transitions import ReplicaState
 from controller.wire.types import BrokerId, LeaderAndIsr, PartitionReplica, ReplicaAssignment
 from controller.wire.zk_operations import SetData
@@ -89,3 +89,21 @@ def test_who_is_in_the_isr_leaves_it_but_for_the_last_one(broker: int) -> None:
         assert [to for to, _, _ in heard] == ([] if is_refused else [b for b in BROKERS if b != broker]), case
         assert {state for _, state, _ in heard} <= {replace(after, controller_epoch=2)}, case
         assert is_refused or stage.state.leadership(TP) == replace(after, controller_epoch=2), case
+
+
+@pytest.mark.parametrize(
+    ("is_begun", "goes", "left"),
+    [(False, 1, (None, (1,))), (True, 1, (None, (4,))), (False, 4, (1, (1,))), (True, 4, (1, (1,)))],
+)
+def test_who_is_in_sync_and_not_begun_is_not_left_alone(
+    is_begun: bool, goes: int, left: tuple[int | None, tuple[int, ...]]
+) -> None:
+    """A move has dropped 4 before, which is still in the ISR, and another adds it again: its log may be gone."""
+    stage = in_a_second_term((1,))
+    added = ReplicaAssignment(replicas=(BrokerId(4), *map(BrokerId, BROKERS)), adding_replicas=(BrokerId(4),))
+    stage.state.assign(TP, added)
+    if is_begun:
+        stage.state.put_replica_states(BrokerId(4), (TP,), ReplicaState.NEW)
+    found = replace(stage.leadership(TP), isr=(BrokerId(1), BrokerId(4)))
+    after = without(stage.state, TP, found, BrokerId(goes))
+    assert (after.leader, after.isr) == left
