@@ -37,6 +37,7 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
     "controller/cli": ("local",),
     "controller/pytest_plugin": ("tests/local/test_plugin_refusals.py", "tests/local/test_recipes.py"),
     "broker_sim": ("broker",),
+    "broker_sim/broker": ("broker", "faults"),
     "broker_sim/host": ("faults", "broker"),
     "broker_sim/isr": ("isr", "replicas", "replay/rules"),
     "broker_sim/log": ("log", "replicas"),
