@@ -52,7 +52,7 @@ class History:
         self.unclean_epochs: dict[Partition, int] = {}
         #: Told of each of these elections.
         self.on_unclean: Callable[[Partition], object] = lambda partition: None
-        #: Those of `unclean` of which a replica may have lost records in its epoch, or has others: none is held to any.
+        #: Those of `unclean` of which a replica may have lost records, or have others: none is held to what it had.
         self.lost: set[Partition] = set()
         #: Partitions whose state somebody else damaged for a while: no promise holds for those, either.
         self.damaged: set[Partition] = set()

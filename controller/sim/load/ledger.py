@@ -65,10 +65,9 @@ class Ledger:
 
     def forget(self) -> None:
         """The topic is gone, and nobody reads it or commits any more: nothing is promised."""
-        for promised in (self.permanent, self.acked, self.sent, self.owners):
+        of_groups = self.stored, self.committed, self.committed_alone_s, self.owners
+        for promised in (self.permanent, self.acked, self.sent, *of_groups):
             promised.clear()
-        for committed in (self.stored, self.committed, self.committed_alone_s):
-            committed.clear()
         self.deleted_groups.clear()
 
     def begins_again(self, partition: Partition) -> None:

@@ -130,9 +130,11 @@ def logs_are_whole(cluster: Cluster, history: History, *, tail: int | None = TAI
 
 def _may_lack(cluster: Cluster, history: History, tp: TopicPartition, log: Log) -> bool:
     """Whether a log is compacted, or some replica's is one that a former topic of its name has left behind."""
+    if log.config.is_compacted or tp in history.mixed:
+        return True
     if any(cluster.was_before_its_topic(number, tp) for number in cluster.brokers):
         history.mixed.add(tp)
-    return log.config.is_compacted or tp in history.mixed
+    return tp in history.mixed
 
 
 def _unchecked(log: Log, offset: int) -> Iterator[tuple[records.BatchHeader, str]]:

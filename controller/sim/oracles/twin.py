@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import replace
-from functools import partial
 from itertools import product, starmap
 from typing import Any, Final
 
@@ -217,34 +216,16 @@ class Twins:
         self.looked = 0
 
     def problems(self) -> Iterator[str]:
-        """What differs. Nothing while something may still be under way."""
-        cluster, now_s = self._cluster, self._cluster.world.loop.time()
-        zookeeper = cluster.world.zookeeper
-        tree = zookeeper.tree
-        seen = tree.zxid, self._calm.what_counts(), tuple(zookeeper.connected)
-        if seen != self._seen:
-            self._seen, self._since_s = seen, now_s
-        noticed = self._calm.isrs_were_noticed()
-        if seen[1] is None or now_s - self._since_s < STILL_S or self._compared == (tree.zxid, noticed):
+        """What differs. Nothing while something may still be under way, or to come that no take-over waits for."""
+        cluster, controller = self._cluster, self._at_rest()
+        if controller is None or any(self._to_come(controller.state)):
             return
-        number = cluster.active_controller() or 0
-        controller = cluster.controllers[number]
-        hears = controller.state.session_id in zookeeper.connected and not cluster.machine(number).is_stopped
-        if not hears or not _is_idle(controller):
-            return
-        self._compared = tree.zxid, noticed
-        self.looked += 1
-        state = controller.state
-        if any(map(partial(_may_be_elected_later, state), state.partitions_being_reassigned)):
-            return
-        if any(_is_learnt_later(state, tree, tp) for tp in state.all_partitions()):
-            return
-        if any(topic in state.topics_to_be_deleted for topic, _ in cluster.emptied):
-            return  # who has replicas of it is whoever was there when the office was taken
+        state, tree = controller.state, cluster.world.zookeeper.tree
         twin = Twin(state, tree, cluster.world.clock.now_ms())
         if twin.state.live_brokers.keys() != cluster.registered():
             return  # somebody has damaged a registration: who has read it before goes on with it
-        kept = self._calm.was_kept
+        self.looked += 1
+        kept, noticed = self._calm.was_kept, self._calm.isrs_were_noticed()
         stay = {tp for tp, led in state.leaderships.items() if any(kept(*tp, member) for member in led.isr)}
         dropped = set(self._dropped(state))
         for wrong in (
@@ -253,6 +234,33 @@ class Twins:
             *self._unwatched(controller, twin),
         ):
             yield f"controller {state.controller_id}: {wrong}"
+
+    def _at_rest(self) -> Controller | None:
+        """Who is in office, when nothing has happened for long enough, once for each state of ZooKeeper."""
+        cluster, now_s = self._cluster, self._cluster.world.loop.time()
+        zookeeper = cluster.world.zookeeper
+        zxid, counts = zookeeper.tree.zxid, self._calm.what_counts()
+        seen = zxid, counts, tuple(zookeeper.connected)
+        if seen != self._seen:
+            self._seen, self._since_s = seen, now_s
+        now = zxid, self._calm.isrs_were_noticed()
+        if counts is None or now_s - self._since_s < STILL_S or self._compared == now:
+            return None
+        number = cluster.active_controller() or 0
+        controller = cluster.controllers[number]
+        hears = controller.state.session_id in zookeeper.connected and not cluster.machine(number).is_stopped
+        if not hears or not _is_idle(controller):
+            return None
+        self._compared = now
+        return controller
+
+    def _to_come(self, state: ClusterView) -> Iterator[bool]:
+        """Whether there is something that a take-over does at once, and whoever is in office when something happens."""
+        tree = self._cluster.world.zookeeper.tree
+        yield from (_may_be_elected_later(state, tp) for tp in state.partitions_being_reassigned)
+        yield from (_is_learnt_later(state, tree, tp) for tp in state.all_partitions())
+        # Of a topic without partitions those have replicas who were there when the office was taken.
+        yield from (topic in state.topics_to_be_deleted for topic, _ in self._cluster.emptied)
 
     def _dropped(self, state: ClusterView) -> Iterator[PartitionReplica]:
         for tp in state.all_partitions():
