@@ -6,6 +6,7 @@ Source: spec broker.md §8.1, §8.2, §16.6 to §16.9, clients.md §6; Kafka 3.9
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from controller.sim.cluster import Cluster
@@ -21,7 +22,8 @@ RACKS_FROM, CLUSTER_ID_FROM, OFFLINE_FROM, EPOCHS_FROM, MAY_FROM = 1, 2, 5, 7, 8
 
 
 async def metadata(inquiry: Inquiry) -> None:
-    """Each broker, and the controller, tells of all topics what ZooKeeper has."""
+    """Each broker, and the controller, tells of all topics what ZooKeeper has. Who has been away may know more, as in
+    Kafka: a partition of a former topic (`brokers.metadata_is_zookeepers`)."""
     for number in (*inquiry.brokers, inquiry.controller()):
         version = inquiry.chance.randint(0, 9)
         asks = inquiry.chance.random() < 0.5
@@ -36,7 +38,8 @@ async def metadata(inquiry: Inquiry) -> None:
         right.expect_head(inquiry, what, answer, asks=asks)
         rows = {row.name: row for row in answer.topics}
         for topic in right.topics():
-            found = topic_row(rows[topic], version) if topic in rows else None
+            there = inquiry.cluster.topic_partitions(topic)
+            found = topic_row(rows[topic], version, there) if topic in rows else None
             inquiry.expect(f"{what} about {topic}", found, right.topic(topic, asks=asks))
 
 
@@ -48,9 +51,13 @@ async def metadata_of_some(inquiry: Inquiry) -> None:
         names = [*inquiry.chance.sample(head.topics(), 1), MISSING, IMPOSSIBLE]
         body = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
         answer = await inquiry.ask(number, ApiKey.METADATA, version, body)
-        found = {row.name: (ErrorCode.of(row.error_code), len(row.partitions)) for row in answer.topics}
+        there = set(inquiry.cluster.topic_partitions(names[0]))
+        found = {
+            row.name: (ErrorCode.of(row.error_code), len({int(p.partition_index) for p in row.partitions} & there))
+            for row in answer.topics
+        }
         right = {
-            names[0]: (ErrorCode.NONE, len(inquiry.cluster.topic_partitions(names[0]))),
+            names[0]: (ErrorCode.NONE, len(there)),
             MISSING: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
             IMPOSSIBLE: (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
         }
@@ -264,16 +271,18 @@ class _Right:
             inquiry.expect(what, answer.cluster_authorized_operations, self.may(MAY_WITH_CLUSTER, asks=asks))
 
 
-def topic_row(row: Any, version: int) -> tuple[object, ...]:
-    """(error, is internal, what one may do, partition -> what is said of it); what a version does not have is None."""
-    partitions = {
+def topic_row(row: Any, version: int, partitions: Collection[int]) -> tuple[object, ...]:
+    """(error, is internal, what one may do, each of these partitions -> what is said of it); what a version does not
+    have is None."""
+    rows = {
         int(p.partition_index): (
             *(p.error_code, int(p.leader_id), optional(p, "leader_epoch") if version >= EPOCHS_FROM else None),
             *(list(map(int, p.replica_nodes)), list(map(int, p.isr_nodes))),
             list(p.offline_replicas) if version >= OFFLINE_FROM else None,
         )
         for p in row.partitions
+        if p.partition_index in partitions
     }
     is_internal = row.is_internal if version >= RACKS_FROM else None
     may = row.topic_authorized_operations if version >= MAY_FROM else None
-    return row.error_code, is_internal, may, partitions
+    return row.error_code, is_internal, may, rows

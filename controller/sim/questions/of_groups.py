@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from controller.sim.load.consumer import join_body
 from controller.sim.load.member import SUBSCRIPTION
+from controller.sim.oracles.brokers import replicas
 from controller.sim.questions.inquiry import MISSING, Inquiry, optional
 from controller.sim.questions.of_cluster import NOT_ASKED, java_hash
 from controller.sim.shape import TOPIC
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
-from controller.wire.types import GROUP_METADATA_TOPIC
+from controller.wire.types import GROUP_METADATA_TOPIC, TopicPartition
 
 COMMITTED, EPOCH, METADATA = 5, 3, "so far"
 #: From these versions on members are static, ids are given before one joins, commits have epochs, several leave at
@@ -69,7 +70,16 @@ class _Story:
     def __init__(self, inquiry: Inquiry, group: str) -> None:
         self._inquiry, self._group = inquiry, group
         count = len(inquiry.cluster.topic_partitions(GROUP_METADATA_TOPIC))
-        self._coordinator: int = inquiry.cluster.state(GROUP_METADATA_TOPIC, java_hash(group) % count)["leader"]
+        self._partition = TopicPartition(GROUP_METADATA_TOPIC, java_hash(group) % count)
+        self._coordinator: int = inquiry.cluster.state(*self._partition)["leader"]
+
+    def _others(self) -> list[int]:
+        """Brokers that do not take themselves for its coordinator. One that a move has dropped while it was away goes
+        on leading as it did, as in Kafka, until it starts again: nobody tells it (`settled.LeftOver`)."""
+        led = {
+            number for number, tp, replica in replicas(self._inquiry.cluster) if tp == self._partition and replica.led
+        }
+        return [number for number in self._inquiry.brokers if number not in {*led, self._coordinator}]
 
     async def _ask(self, api_key: ApiKey, version: int, body: Mapping[str, Any], *, at: int | None = None) -> Any:
         return await self._inquiry.ask(self._coordinator if at is None else at, api_key, version, body)
@@ -87,7 +97,7 @@ class _Story:
         nobody, missing = _Seat(0, None, b""), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await self._committed(nobody, -1, self._drawn(2, 8), {MISSING: missing})
         await self.described("Dead", [])
-        for other in [number for number in self._inquiry.brokers if number != self._coordinator][:1]:
+        for other in self._others()[:1]:
             await self._elsewhere(other)
 
     async def _elsewhere(self, other: int) -> None:
@@ -192,7 +202,7 @@ class _Story:
         joined = await self._ask(ApiKey.JOIN_GROUP, self._drawn(STATIC_FROM, 7), taken)
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         self._inquiry.expect_code("who joins as a new instance with an id of another", joined.error_code, unknown)
-        for other in [number for number in self._inquiry.brokers if number != self._coordinator][:1]:
+        for other in self._others()[:1]:
             elsewhere = await self._beat(one, 1, at=other)
             self._inquiry.expect("a heartbeat elsewhere", elsewhere, ErrorCode.NOT_COORDINATOR)
 
