@@ -431,6 +431,26 @@ def test_calm_lets_a_dead_leader_be_named_that_zookeeper_kept(tmp_path: Path) ->
     at_rest(tmp_path, look)
 
 
+def test_the_dead_stay_in_the_isr_of_a_topic_that_was_learnt_late(tmp_path: Path) -> None:
+    """It could not be read when this controller took office; those who live do not."""
+
+    def look(sound: Sound) -> None:
+        epoch = sound.history.controller_epoch
+        unread = {"event": ev.ZK_DATA_REFUSED, "controller_epoch": epoch, "path": f"/brokers/topics/{TP.topic}"}
+
+        def stays(replica: int, **change: object) -> bool:
+            calm = Calm(sound.cluster, sound.history)
+            calm.event(unread | change)
+            return calm.was_kept(*TP, replica)
+
+        assert stays(9) and not stays(2), "of those who are dead"
+        for change in ({"path": "/brokers/topics/u"}, {"path": "/config/topics/t"}, {"event": ev.ISR_SHRUNK}):
+            assert not stays(9, **change), change
+        assert not stays(9, controller_epoch=epoch - 1), "the next controller has read it"
+
+    at_rest(tmp_path, look)
+
+
 def test_calm_sees_who_may_lead_where_any_replica_may(tmp_path: Path) -> None:
     def look(sound: Sound) -> None:
         def complains(allowed: str) -> bool:

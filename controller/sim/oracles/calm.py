@@ -18,6 +18,7 @@ from controller.sim.oracles import brokers
 from controller.sim.oracles.beliefs_of_moves import BeliefsOfMoves
 from controller.sim.oracles.zookeeper import admin_work_is_done
 from controller.wire import log_events as ev
+from controller.wire.topic_znode import TopicsZNode
 from controller.wire.types import TopicPartition
 from controller.wire.znodes import ControllerZNode, TopicPartitionStateZNode
 
@@ -40,6 +41,8 @@ class Calm:
         self._beliefs = BeliefsOfMoves(cluster)
         #: (topic, partition, dead replica that a refusal kept in the ISR) -> the controller's epoch, and that broker's
         self._kept: dict[tuple[str, int, int], tuple[int, int]] = {}
+        #: (topic, controller's epoch) of topics that could not be read in it, and were learnt late therefore.
+        self._learnt_late: set[tuple[str, int]] = set()
         #: When a leader last heard that an ISR of its own is written: it tells the controller of it a while later.
         self._heard_s = 0.0
         #: Brokers that have started again while their last session is not over: they look as if they were there.
@@ -55,6 +58,8 @@ class Calm:
             self._not_yet_back.add(event["broker_id"])
         if event.get("event") == ev.BROKER_REGISTERED:
             self._not_yet_back.discard(event["broker_id"])
+        if event.get("event") == ev.ZK_DATA_REFUSED and event["path"].startswith(f"{TopicsZNode.path}/"):
+            self._learnt_late.add((event["path"].split("/")[3], event["controller_epoch"]))
         if event.get("event") != ev.PARTITION_ISR_KEPT:
             return
         topic, partition, replica = event["topic"], event["partition"], event["replica"]
@@ -152,8 +157,13 @@ class Calm:
         """Whether ZooKeeper refused to have this replica taken out of the ISR when it died. Whoever is in office does
         not try that again, as in Kafka (`ZkReplicaStateMachine.removeReplicasFromIsr`): a leader that lives does when
         it finds it late, and where nobody of the ISR lives, a dead leader stays named until somebody comes who may
-        lead. The next controller does try it. `may_be_back`: also when it has started anew since."""
+        lead. The next controller does try it. `may_be_back`: also when it has started anew since.
+
+        So does the ISR of a topic that could not be read when the office was taken: who died before it was learnt
+        stays in it (docs/deviations.md, existing state)."""
         epoch, life = self._kept.get((topic, partition, replica), (None, None))
+        if (topic, self._history.controller_epoch) in self._learnt_late and replica not in self._cluster.registered():
+            return True
         return epoch == self._history.controller_epoch and (may_be_back or life == self._life(replica))
 
     def _life(self, broker: int) -> int:
