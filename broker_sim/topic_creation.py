@@ -13,7 +13,7 @@ from typing import Any
 from broker_sim.config import BrokerSettings
 from broker_sim.config_store import topic_entity
 from broker_sim.zk_client import ZkClient
-from controller.rules.placement import BrokerRack, RackMode, assign_replicas, draw_start, usable_brokers
+from controller.rules.placement import BrokerRack, assign_replicas, draw_start
 from controller.rules.topic_names import check_topic_name
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode, KafkaError
@@ -79,7 +79,7 @@ class TopicCreator:
         if collisions:
             message = f"Topic '{topic}' collides with existing topics: {', '.join(collisions)}"
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
-        brokers = usable_brokers(await self._registered(), RackMode.SAFE)
+        brokers = await self._registered()
         placed = assign_replicas(
             brokers,
             partitions=partitions,
@@ -106,6 +106,7 @@ class TopicCreator:
         return settings.num_partitions, settings.default_replication_factor, {}
 
     async def _registered(self) -> list[BrokerRack]:
+        """By id. Topics are placed by racks: where only some brokers have one, none is created."""
         listed = await self._zk.perform_one(GetChildren(BrokerIdsZNode.path))
         ids = BrokerIdsZNode.ids(listed.children)
         results = await self._zk.perform([GetData(BrokerIdZNode.path(broker_id)) for broker_id in ids])

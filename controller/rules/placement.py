@@ -69,7 +69,6 @@ class RackMode(Enum):
 
     ENFORCED = "enforced"
     DISABLED = "disabled"
-    SAFE = "safe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +100,10 @@ def usable_brokers(brokers: Iterable[BrokerRack], mode: RackMode) -> list[Broker
     Raises: AdminOperationFailed, when racks are enforced and only some brokers have one.
     """
     by_id = sorted(brokers, key=lambda b: b.broker_id)
-    with_rack = sum(b.rack is not None for b in by_id)
-    mixed = 0 < with_rack < len(by_id)
-    if mode is RackMode.ENFORCED and mixed:
-        raise AdminOperationFailed(MIXED_RACKS_ENFORCED)
-    if mode is RackMode.DISABLED or mixed:
+    if mode is RackMode.DISABLED:
         return [BrokerRack(broker_id=b.broker_id) for b in by_id]
+    if 0 < sum(b.rack is not None for b in by_id) < len(by_id):
+        raise AdminOperationFailed(MIXED_RACKS_ENFORCED)
     return by_id
 
 

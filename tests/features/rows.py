@@ -78,8 +78,8 @@ ROWS: dict[str, Row] = {
     ),
     "000-20": Row(
         "auto.create.topics.enable and creation policies",
-        "a broker creates a missing topic only when asked and allowed, racks safely; the policy class is named as"
-        " a property that is not served",
+        "a broker creates a missing topic only when asked and allowed, and where all brokers have a rack or none;"
+        " the policy class is named as a property that is not served",
     ),
     "001-01": Row(
         "the parameters",

@@ -27,12 +27,10 @@ from controller.rules.placement import (
     BrokerRack,
     InvalidPartitions,
     InvalidReplicationFactor,
-    RackMode,
     Start,
     assign_replicas,
     draw_start,
     fixed_start,
-    usable_brokers,
 )
 from controller.wire.errors import ErrorCode
 from controller.wire.protocol import ApiKey
@@ -341,10 +339,6 @@ def test_range_is_what_a_group_of_default_clients_gets(version: str) -> None:
 
 
 @pytest.mark.feature("000-20")
-def test_auto_creation_takes_racks_safely_and_a_policy_is_named_as_not_served() -> None:
-    mixed = [BrokerRack(broker_id=BrokerId(0), rack="a"), BrokerRack(broker_id=BrokerId(1))]
-    assert usable_brokers(mixed, RackMode.SAFE) == [BrokerRack(broker_id=BrokerId(b)) for b in (0, 1)]
-    racked = [BrokerRack(broker_id=BrokerId(b), rack="ab"[b]) for b in (0, 1)]
-    assert usable_brokers(racked, RackMode.SAFE) == racked
+def test_a_policy_is_named_as_not_served() -> None:
     given = {"create.topic.policy.class.name": "com.example.Policy", "auto.create.topics.enable": "false"}
     assert ignored(given, ["auto.create.topics.enable"]) == ("create.topic.policy.class.name",)

@@ -53,6 +53,7 @@ class BrokerCluster:
         dirs: int = 1,
         binds: Sequence[NodeListener] = (),
         inter_broker_listener: str = "PLAINTEXT",
+        rack: str | None = None,
         properties: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> Broker:
@@ -63,6 +64,7 @@ class BrokerCluster:
             inter_broker_listener=inter_broker_listener,
             log_dirs=tuple(self.folder / f"broker-{broker_id}-{n}" for n in range(dirs)),
             trace_dir=self.trace_dir,
+            rack=rack,
         )
         return Broker(
             identity,

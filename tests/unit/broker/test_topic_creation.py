@@ -45,16 +45,34 @@ def test_a_topic_has_its_configs_from_its_first_moment_on(in_memory: Any, topic:
     in_memory(scenario)
 
 
-@pytest.mark.parametrize("rack", [None, "a"], ids=["none has a rack", "some have a rack"])
-def test_a_topic_is_spread_without_racks_where_not_all_brokers_have_one(in_memory: Any, rack: str | None) -> None:
+RACKS = [
+    ("none has one", None, None, ErrorCode.LEADER_NOT_AVAILABLE),
+    ("each has one", "a", "b", ErrorCode.LEADER_NOT_AVAILABLE),
+    ("some have one", None, "a", ErrorCode.UNKNOWN_SERVER_ERROR),
+]
+
+
+@pytest.mark.feature("000-20")
+@pytest.mark.parametrize(("_", "mine", "other", "answer"), RACKS, ids=[row[0] for row in RACKS])
+def test_a_topic_is_created_where_all_brokers_have_a_rack_or_none(
+    in_memory: Any, _: str, mine: str | None, other: str | None, answer: ErrorCode
+) -> None:
+    """Tried with Kafka 3.9.1: it answers UNKNOWN_SERVER_ERROR where only some have one, and creates nothing."""
+
     async def scenario(cluster: Any) -> None:
-        await cluster.start(1, default_replication_factor=2, num_partitions=2)
-        other = Broker(broker_id=BrokerId(2), endpoints=(Endpoint(host="b", port=1),), rack=rack)
+        factors = {"default_replication_factor": 2, "offsets_topic_replication_factor": 2}
+        await cluster.start(1, rack=mine, num_partitions=2, **factors)
+        registered = Broker(broker_id=BrokerId(2), endpoints=(Endpoint(host="b", port=1),), rack=other)
         tree = cluster.world.zookeeper.tree
-        tree.write(Create(BrokerIdZNode.path(2), BrokerIdZNode.encode(other, 0)), session=1, now_ms=0)
-        assert await told(await cluster.connect(1)) == CREATED
-        placed = TopicZNode.decode(tree.get(TopicZNode.path("t")).payload).partitions
-        assert sorted(each.replicas for each in placed.values()) == [(1, 2), (2, 1)]
+        tree.write(Create(BrokerIdZNode.path(2), BrokerIdZNode.encode(registered, 0)), session=1, now_ms=0)
+        assert await told(await cluster.connect(1)) == answer
+        topic = tree.get(TopicZNode.path("t"))
+        placed = TopicZNode.decode(topic.payload).partitions if topic else {}
+        is_made = answer is ErrorCode.LEADER_NOT_AVAILABLE
+        assert sorted(each.replicas for each in placed.values()) == [(1, 2), (2, 1)] * is_made
+        groups = TopicZNode.path(GROUP_METADATA_TOPIC)
+        found = await cluster.call(1, ApiKey.FIND_COORDINATOR, 2, {"key": "g"})
+        assert (found.error_code, groups in tree.paths()) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, is_made)
 
     in_memory(scenario)
 

@@ -189,13 +189,13 @@ def test_a_manual_assignment_is_refused(assignment: dict[int, list[BrokerId]], m
     assert (error.value.code, error.value.message) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
-@pytest.mark.feature("000-02", "000-20")
+@pytest.mark.feature("000-02")
 def test_rack_modes() -> None:
     with pytest.raises(KafkaError, match="--disable-rack-aware"):
         usable_brokers(racked(MIXED), RackMode.ENFORCED)
-    assert usable_brokers(racked(MIXED), RackMode.SAFE) == plain(0, 1, 2, 3, 4)
+    assert usable_brokers(racked(MIXED), RackMode.DISABLED) == plain(0, 1, 2, 3, 4)
     assert usable_brokers(racked(R6), RackMode.DISABLED) == plain(0, 1, 2, 3, 4, 5)
-    assert usable_brokers(racked(dict(reversed(R6.items()))), RackMode.SAFE) == racked(R6)
+    assert usable_brokers(racked(dict(reversed(R6.items()))), RackMode.ENFORCED) == racked(R6)
 
 
 #: racks, partitions, factor -> leaders (min, max), replicas (min, max), racks per partition; for every start.
