@@ -65,7 +65,9 @@ class Group(Generations):
             self._turn_away(request.member_id, ticket, now_ms)
             return self._flush()
         if error is not None:
-            return self._refuse_join(ticket, request, error)
+            is_thrown = error is ErrorCode.UNKNOWN_SERVER_ERROR  # then the answer knows of no member
+            self._reply_join(ticket, JoinAnswer(error=error, member_id=NO_MEMBER if is_thrown else request.member_id))
+            return self._flush()
         if request.member_id:
             self._join_known(request, ticket, now_ms)
         elif self.members.static_id(request.group_instance_id) is not None:
@@ -310,7 +312,3 @@ class Group(Generations):
     def _protocol_differs(self, request: Sync) -> bool:
         type_, name = request.protocol_type, request.protocol_name
         return (type_ is not None and type_ != self.protocol_type) or (name is not None and name != self.protocol_name)
-
-    def _refuse_join(self, ticket: Ticket, request: Join, error: ErrorCode) -> list[Effect]:
-        self._reply_join(ticket, JoinAnswer(error=error, member_id=request.member_id))
-        return self._flush()

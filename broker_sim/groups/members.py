@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from broker_sim.groups.values import MemberEntry, Ticket
+from controller.rules.hashing import scala_map_order
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,10 +73,11 @@ class Members(dict[str, Member]):
         return set.intersection(*(set(member.protocol_names) for member in self.values()))
 
     def selected_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; ties go to the first voted for."""
+        """Each member votes for the first of its protocols that all support. Of several with the most votes it is the
+        one that Scala's map has first, whoever voted first. Source: `GroupMetadata.selectProtocol`."""
         common = self.common_protocols()
         votes = Counter(next(name for name in member.protocol_names if name in common) for member in self.values())
-        return max(votes, key=votes.__getitem__)
+        return max(scala_map_order(list(votes)), key=votes.__getitem__)
 
     def assignments(self) -> dict[str, bytes]:
         """What each member was assigned."""

@@ -1,6 +1,11 @@
-"""Java's string hash, by which Kafka places groups and fetchers. Pure. Source: `String.hashCode`, `Utils.abs`."""
+"""Java's string hash, by which Kafka places groups and fetchers, and what follows from it. Pure.
+
+Source: `String.hashCode`, `Utils.abs`; Scala 2.13 `HashMap`.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def _signed(value: int) -> int:
@@ -26,3 +31,23 @@ def positive(value: int) -> int:
 def group_partition(group_id: str, partitions: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group; its leader coordinates it. Source: clients.md §6."""
     return positive(java_hash(group_id)) % partitions
+
+
+def scala_map_order(names: Sequence[str], shift: int = 0) -> list[str]:
+    """Different names in the order in which an immutable map of Scala has them: a trie of five bits of the hash at a
+    time, in which who has a place alone comes before those that share one. Of equal hashes the first given."""
+    if len(names) < 2 or shift >= 32:
+        return list(names)
+    places: dict[int, list[str]] = {}
+    for name in names:
+        places.setdefault(_mixed(java_hash(name)) >> shift & 31, []).append(name)
+    in_turn = sorted(places.items(), key=lambda place: (len(place[1]) > 1, place[0]))
+    return [name for _, sharing in in_turn for name in scala_map_order(sharing, shift + 5)]
+
+
+def _mixed(value: int) -> int:
+    """Scala's `Hashing.improve`, without a sign."""
+    value = (value + ~(value << 9)) & 0xFFFFFFFF
+    value ^= value >> 14
+    value = (value + (value << 4)) & 0xFFFFFFFF
+    return value ^ value >> 10

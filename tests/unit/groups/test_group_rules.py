@@ -354,10 +354,11 @@ def test_all_that_wait_are_told_when_it_dies(state: Callable[..., Play]) -> None
 VOTES = [
     (["ab", "ab"], "ab", "a"),
     (["ab", "ba", "ba"], "ab", "b"),
-    (["ba", "ab"], "ab", "b"),
+    (["ba", "ab"], "ab", "a"),
     (["cab", "cab", "ba"], "ab", "a"),
     (["abc", "cba", "bca"], "abc", "a"),
     (["aab", "ab"], "ab", "a"),
+    (["ba", "ab", "ba", "ab"], "ab", "a"),
 ]
 
 

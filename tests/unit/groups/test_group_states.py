@@ -363,7 +363,7 @@ def test_an_id_that_was_given_to_a_member_is_not_that_of_a_static_one() -> None:
     first = static(play, "i", 1)
     play.join(join_request("", "B"))
     refused = play.join(join_request("B", group_instance_id="i"))
-    assert play.answers[refused].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert play.answers[refused] == JoinAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR, member_id="")
     assert list(play.group.members) == ["i-1"]
     joined = play.join(join_request("B"))
     play.until(6_000)
