@@ -203,9 +203,9 @@ class Log(StoredLog):
             return self._segments.find_by_time(timestamp, start=self.log_start_offset, bound=bound)
 
     def find_newest(self, *, bound: int) -> TimedRecord | None:
-        """The first record with the largest timestamp, None when there is none or it is not below `bound`."""
-        newest = self._segments.newest_timestamp
-        return None if newest < 0 else self.find_by_time(newest, bound=bound)
+        """See `Segments.find_newest`."""
+        with storage_failures(self.log_dir):
+            return self._segments.find_newest(bound=bound)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """§14's `endOffsetFor`."""

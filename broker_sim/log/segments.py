@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from broker_sim.log.segment import Segment
 from controller.wire import records
@@ -93,19 +94,26 @@ class Segments:
 
     def find_by_time(self, timestamp: int, *, start: int, bound: int) -> TimedRecord | None:
         """The first record at or after `timestamp`, from offset `start`, below `bound`; None when there is none."""
-        for segment in self._all:
-            if segment.max_timestamp < timestamp:
-                continue
-            for position, header in segment.find_time(timestamp, from_offset=start):
-                for record in records.records_of(segment.read(position, header.size)):
-                    if record.timestamp >= timestamp and record.offset >= start:
-                        if record.offset >= bound:
-                            return None
-                        epoch = header.partition_leader_epoch
-                        return TimedRecord(offset=record.offset, timestamp=record.timestamp, leader_epoch=epoch)
-        return None
+        newer = (segment for segment in self._all if segment.max_timestamp >= timestamp)
+        return _below(bound, chain.from_iterable(_records(segment, timestamp, start) for segment in newer))
 
-    @property
-    def newest_timestamp(self) -> int:
-        """The largest timestamp of all records, -1 without one."""
-        return max((s.max_timestamp for s in self._all), default=records.NO_TIMESTAMP)
+    def find_newest(self, *, bound: int) -> TimedRecord | None:
+        """The first record with the largest timestamp, also below the log start; None when there is none, or it is not
+        below `bound`. Source: `UnifiedLog.fetchOffsetByTimestamp`, which does not ask for the log start here."""
+        segment = max(self._all, key=lambda each: each.max_timestamp)
+        return _below(bound, _records(segment, segment.max_timestamp, segment.base_offset))
+
+
+def _records(segment: Segment, timestamp: int, start: int) -> Iterator[TimedRecord]:
+    """The records of a segment at or after both."""
+    for position, header in segment.find_time(timestamp, from_offset=start):
+        for record in records.records_of(segment.read(position, header.size)):
+            if record.timestamp >= timestamp and record.offset >= start:
+                yield TimedRecord(
+                    offset=record.offset, timestamp=record.timestamp, leader_epoch=header.partition_leader_epoch
+                )
+
+
+def _below(bound: int, found: Iterator[TimedRecord]) -> TimedRecord | None:
+    first = next(found, None)
+    return first if first is not None and first.offset < bound else None

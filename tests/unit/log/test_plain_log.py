@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,7 +203,9 @@ class Twin:
             at_least = len(self.readable(offset, limit, bound, True))
             assert log.readable_bytes(offset, max_bytes=limit, bound=bound) == at_least
             self.check_times(self.now_ms + chance.randint(-900, 70), bound)
-        self.check_times(max((s.newest[0] for s in plain.segments), default=-1), plain.end, is_newest=True)
+        newest = max(plain.segments, key=lambda segment: segment.newest[0])
+        for bound in (plain.end, plain.end // 2):
+            self.check_newest(newest, bound)
         readable = [batch.data for batch in plain.batches if batch.next > plain.start]
         assert list(log.batches()) == readable
 
@@ -220,13 +223,24 @@ class Twin:
             taken += batch.data
         return taken
 
-    def check_times(self, at: int, bound: int, *, is_newest: bool = False) -> None:
+    def check_times(self, at: int, bound: int) -> None:
         plain = self.plain
-        records = [(batch.base + n, t) for batch in plain.batches for n, t in enumerate(batch.stamps)]
-        first = next(((o, t) for o, t in records if t >= at and o >= plain.start), None)
-        expected = first if first is not None and first[0] < bound and not (is_newest and at < 0) else None
-        found = self.log.find_newest(bound=bound) if is_newest else self.log.find_by_time(at, bound=bound)
+        first = next(((o, t) for o, t in of_times(plain.batches) if t >= at and o >= plain.start), None)
+        expected = first if first is not None and first[0] < bound else None
+        found = self.log.find_by_time(at, bound=bound)
         assert (None if found is None else (found.offset, found.timestamp)) == expected
+
+    def check_newest(self, newest: PlainSegment, bound: int) -> None:
+        """In the first segment that has it, also below the log start."""
+        first = next(((o, t) for o, t in of_times(newest.batches) if t == newest.newest[0]), None)
+        found = self.log.find_newest(bound=bound)
+        expected = first if first is not None and first[0] < bound else None
+        assert (None if found is None else (found.offset, found.timestamp)) == expected
+
+
+def of_times(batches: Iterable[Batch]) -> list[tuple[int, int]]:
+    """(offset, timestamp) of each record."""
+    return [(batch.base + n, t) for batch in batches for n, t in enumerate(batch.stamps)]
 
 
 @pytest.mark.parametrize("seed", range(16))
