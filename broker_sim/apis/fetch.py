@@ -24,6 +24,10 @@ _SESSIONLESS: Final = (0, -1)
 _NO_PARTITIONS: Final[Mapping[TopicPartition, FetchPartition]] = {}
 #: Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look elsewhere.
 _WITHOUT_STORAGE_ERROR: Final = 5
+#: From this version on clients know zstd (KIP-110).
+_WITH_ZSTD: Final = 10
+#: Where the fields beside the error are those of an answer that has nothing else.
+_BARE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
 
 async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
@@ -44,8 +48,9 @@ async def handle_fetch(context: BrokerContext, call: Call) -> Answer:
     )
     answer = session.answer(results)
     committed_only = body.isolation_level == READ_COMMITTED
-    if call.version <= _WITHOUT_STORAGE_ERROR:
-        answer = answer._replace(partitions={tp: _for_old_clients(r) for tp, r in answer.partitions.items()})
+    if call.version < _WITH_ZSTD:
+        old = {tp: _for_old_clients(context, call.version, tp, found) for tp, found in answer.partitions.items()}
+        answer = answer._replace(partitions=old)
     return {
         "error_code": answer.error,
         "session_id": answer.session_id,
@@ -83,10 +88,14 @@ def _partitions(topics: Iterable[Any]) -> dict[TopicPartition, FetchPartition]:
     }
 
 
-def _for_old_clients(result: FetchResult) -> FetchResult:
-    if result.error is not ErrorCode.KAFKA_STORAGE_ERROR:
-        return result
-    return result._replace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+def _for_old_clients(context: BrokerContext, version: int, tp: TopicPartition, result: FetchResult) -> FetchResult:
+    """What clients of before `_WITH_ZSTD` are told. Source: Kafka 3.9 `KafkaApis.handleFetchRequest`, where the
+    topic's `compression.type` is what counts, not how its batches are compressed."""
+    if context.replicas.compression_type(tp) == "zstd":
+        return FetchResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    if version <= _WITHOUT_STORAGE_ERROR and result.error is ErrorCode.KAFKA_STORAGE_ERROR:
+        return result._replace(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return result
 
 
 def _topics(partitions: Mapping[TopicPartition, FetchResult], *, committed_only: bool) -> list[dict[str, Any]]:
@@ -98,9 +107,7 @@ def _topics(partitions: Mapping[TopicPartition, FetchResult], *, committed_only:
 
 def _partition(index: int, result: FetchResult, committed_only: bool) -> dict[str, Any]:
     """Aborted transactions, of which there are none, are listed where Kafka lists them and else null."""
-    is_listed = result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (
-        committed_only and result.error is ErrorCode.NONE
-    )
+    is_listed = result.error in _BARE or (committed_only and result.error is ErrorCode.NONE)
     return {
         "partition_index": index,
         "error_code": result.error,
@@ -109,5 +116,5 @@ def _partition(index: int, result: FetchResult, committed_only: bool) -> dict[st
         "log_start_offset": result.log_start_offset,
         "aborted_transactions": () if is_listed else None,
         "preferred_read_replica": result.preferred_read_replica,
-        "records": result.records,
+        "records": None if result.error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE else result.records,
     }

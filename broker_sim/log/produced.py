@@ -164,7 +164,7 @@ def prepare(data: bytes, config: LogConfig, topic_partition: TopicPartition, *, 
     elif source is not Codec.NONE and not scan.in_order:
         raise UnreadableRecords("offsets within a compressed batch are not in order")
     else:
-        newest = scan.max_timestamp if stamp is None else stamp
+        newest = max(scan.max_timestamp, records.NO_TIMESTAMP) if stamp is None else stamp
         batch = records.with_timestamp(data, newest, is_append_time=stamp is not None)
     if len(batch) > config.segment_bytes:
         raise KafkaError(
@@ -232,8 +232,13 @@ def _body(data: bytes, header: BatchHeader, codec: Codec) -> bytes:
 
 
 def _recompressed(data: bytes, header: BatchHeader, target: Codec, stamp: int | None) -> bytes:
-    """The same records under another codec; offsets are counted anew."""
-    decoded = records.records_of(data)
+    """The same records under another codec; offsets are counted anew. Raises: UnreadableRecords, for what is stored
+    only where it need not be written anew. Source: Kafka 3.9 `MemoryRecordsBuilder`, which throws."""
+    if header.producer_id != records.NO_PRODUCER_ID and header.producer_epoch == records.NO_PRODUCER_EPOCH:
+        raise UnreadableRecords("Invalid negative producer epoch")
+    decoded = list(records.records_of(data))
+    if (oldest := min(record.timestamp for record in decoded)) < records.NO_TIMESTAMP:
+        raise UnreadableRecords(f"Invalid negative timestamp {oldest}")
     rebuilt = records.build_batch(
         [records.Record(n, r.timestamp, r.key, r.value, r.headers) for n, r in enumerate(decoded)],
         codec=target,

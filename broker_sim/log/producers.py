@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from controller.wire.errors import ErrorCode, KafkaError
-from controller.wire.records import BatchHeader
+from controller.wire.records import NO_PRODUCER_EPOCH, BatchHeader
 
 KEPT_BATCHES: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -84,20 +84,21 @@ class ProducerStates:
                 f"producer {header.producer_id} has epoch {entry.epoch}, not {header.producer_epoch}",
             )
         if header.producer_epoch > entry.epoch:
-            self._expect(header, 0)
+            self._expect(header, 0, entry)
             return None
         for batch in entry.batches:
             if (batch.first_sequence, batch.last_sequence) == (header.base_sequence, header.last_sequence):
                 return batch.base_offset
         if entry.batches:
-            self._expect(header, (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK)
+            self._expect(header, (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK, entry)
         else:
-            self._expect(header, 0)
+            self._expect(header, 0, entry)
         return None
 
     @staticmethod
-    def _expect(header: BatchHeader, sequence: int) -> None:
-        if header.base_sequence != sequence:
+    def _expect(header: BatchHeader, sequence: int, entry: Producer) -> None:
+        """Who is known without an epoch may send any sequence. Source: `ProducerAppendInfo.checkSequence`."""
+        if header.base_sequence != sequence and entry.epoch != NO_PRODUCER_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, expected {sequence}",

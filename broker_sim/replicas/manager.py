@@ -255,6 +255,12 @@ class ReplicaManager:
         """The configured log dirs, in their order, failed ones too."""
         return [log_dir.name for log_dir in self.table.dirs]
 
+    def compression_type(self, topic_partition: TopicPartition) -> str | None:
+        """The topic's `compression.type` as it is in force here; None without a log here."""
+        partition = self.table.partitions.get(topic_partition)
+        log = partition.log if partition is not None else None
+        return log.config.compression_type if log is not None else None
+
     def describe_log_dirs(self, partitions: Collection[TopicPartition] | None = None) -> list[LogDirDescription]:
         """One entry per configured dir, with these replicas (None: all)."""
         return [self._describe(log_dir, partitions) for log_dir in self.table.dirs]

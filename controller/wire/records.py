@@ -32,6 +32,7 @@ _EPOCH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
 MAGIC: Final = 2
 NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 
 _CODEC_MASK: Final = 0x07

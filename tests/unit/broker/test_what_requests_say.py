@@ -29,17 +29,20 @@ from controller.wire.protocol import ApiKey
 from controller.wire.types import TopicPartition
 from tests.worlds.played_requests import answered, read, topics, versions
 
-A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+A0, A1, B0, B1 = (TopicPartition(topic, number) for topic in "ab" for number in (0, 1))
 E: Final = ErrorCode
 
 
 #: partition -> what of it is asked: offset, bytes, leader epoch, log start
-FETCHED: Final = {A0: (11, 12, 13, 14), A1: (21, 22, -7, 24), B0: (31, 32, 33, 34)}
+FETCHED: Final = {A0: (11, 12, 13, 14), A1: (21, 22, -7, 24), B0: (31, 32, 33, 34), B1: (41, 42, 43, 44)}
 RESULTS: Final = {
     A0: FetchResult(E.NONE, 101, 102, 103, b"records", 104),
     A1: FetchResult(E.UNKNOWN_TOPIC_OR_PARTITION, 201, 202, 203),
     B0: FetchResult(E.KAFKA_STORAGE_ERROR, 301, 302, 303),
+    B1: FetchResult(E.NONE, 401, 402, 403, b"zstd", 404),
 }
+#: What the topic asks for counts, not what its batches are: partitions without a log here have none.
+COMPRESSION: Final = {A0: "producer", B0: "gzip", B1: "zstd"}
 
 
 def fetch_body(replica_id: int, isolation_level: int) -> dict[str, Any]:
@@ -53,7 +56,7 @@ def fetch_body(replica_id: int, isolation_level: int) -> dict[str, Any]:
         "isolation_level": isolation_level,
         "session_id": 4,
         "session_epoch": 5,
-        "topics": topics(("a", [rows[A0], rows[A1]]), ("b", [rows[B0]]), named="topic"),
+        "topics": topics(("a", [rows[A0], rows[A1]]), ("b", [rows[B0], rows[B1]]), named="topic"),
         "forgotten_topics_data": topics(("c", [8, 9]), named="topic"),
     }
 
@@ -85,6 +88,7 @@ def test_fetch(version: int, replica_id: int, isolation_level: int) -> None:
         fetch_body(replica_id, isolation_level),
         sessions=SimpleNamespace(open=open_session),
         fetching=SimpleNamespace(fetch=fetch),
+        replicas=SimpleNamespace(compression_type=COMPRESSION.get),
         clock=SimpleNamespace(now_ms=lambda: 77),
     )
     asked = {tp: of_fetched(row, version) for tp, row in FETCHED.items()}
@@ -100,10 +104,14 @@ def test_fetch(version: int, replica_id: int, isolation_level: int) -> None:
         "is_from_follower": replica_id >= 0,
         "now_ms": 77,
     }
-    errors = {tp: result.error for tp, result in RESULTS.items()}
+    expected = dict(RESULTS)
+    if version < 10:
+        expected[B1] = FetchResult(E.UNSUPPORTED_COMPRESSION_TYPE)
+    errors = {tp: result.error for tp, result in expected.items()}
     errors[B0] = E.NOT_LEADER_OR_FOLLOWER if version <= 5 else E.KAFKA_STORAGE_ERROR
     # Source: Kafka 3.9 `FetchResponse.partitionResponse`, `ReplicaManager.readFromLog`
-    aborted = {A0: [] if isolation_level == 1 else None, A1: [], B0: None}
+    committed = [] if isolation_level == 1 else None
+    aborted = {A0: committed, A1: [], B0: None, B1: [] if version < 10 else committed}
     rows = {
         tp: {
             "partition_index": tp.partition,
@@ -113,11 +121,11 @@ def test_fetch(version: int, replica_id: int, isolation_level: int) -> None:
             "log_start_offset": result.log_start_offset,
             "aborted_transactions": aborted[tp],
             "preferred_read_replica": result.preferred_read_replica,
-            "records": result.records,
+            "records": None if tp is B1 and version < 10 else result.records,
         }
-        for tp, result in RESULTS.items()
+        for tp, result in expected.items()
     }
-    responses = topics(("a", [rows[A0], rows[A1]]), ("b", [rows[B0]]), named="topic")
+    responses = topics(("a", [rows[A0], rows[A1]]), ("b", [rows[B0], rows[B1]]), named="topic")
     assert found == read(ApiKey.FETCH, version, {"error_code": 0, "session_id": 6, "responses": responses})
 
 

@@ -120,6 +120,21 @@ def test_records_whose_offsets_are_out_of_order(source: Codec) -> None:
     assert keys == [(0, b"0"), (1, b"2"), (2, b"1")]
 
 
+@pytest.mark.parametrize("source", list(Codec))
+def test_what_may_not_be_written_anew_is_taken_where_it_need_not_be(source: Codec) -> None:
+    """A time before 1970, whose newest is -1, and a producer without an epoch: tried with Kafka 3.9.1."""
+    other = "gzip" if source is not Codec.GZIP else "lz4"
+    for at, epoch, text in ((-2, 3, "Invalid negative timestamp -2"), (NOW, -1, "Invalid negative producer epoch")):
+        found = [Record(n, at, b"k", b"v") for n in range(2)]
+        data = build_batch(found, codec=source, producer_id=7, producer_epoch=epoch, base_sequence=9)
+        assert refusal(data, compression_type=other) == (UNREADABLE, text)
+        assert refusal(data, compression_type=other, message_timestamp_type="LogAppendTime") == (UNREADABLE, text)
+        header = made(data).header
+        assert (header.max_timestamp, header.base_timestamp, header.producer_epoch) == (max(at, -1), at, epoch)
+    mixed = build_batch([Record(0, -1, b"k", b"v")], codec=source, producer_epoch=-1)
+    assert made(mixed, compression_type=other).header.max_timestamp == -1
+
+
 # -- keys and times ---------------------------------------------------------------------------------------------------
 
 BEFORE, AFTER = 10, 5
@@ -192,6 +207,8 @@ def test_a_time_that_leaves_64_bits_is_what_java_makes_of_it(config: dict[str, A
     assert times == [base, -base - 1]
     if counts:
         assert refusal(data, **config)[0] is ErrorCode.INVALID_TIMESTAMP
+    elif "compression_type" in config:
+        assert refusal(data, **config) == (UNREADABLE, f"Invalid negative timestamp {-(1 << 63)}")
     else:
         batch = made(data, **config).batch
         assert [record.timestamp for record in records_of(batch)] == [NOW, NOW]

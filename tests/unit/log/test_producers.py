@@ -31,20 +31,21 @@ class Model:
     """One producer in plain numbers: its epoch and (first sequence, last sequence, base offset) of each batch."""
 
     def __init__(self) -> None:
-        self.epoch = -1
+        self.epoch: int | None = None
         self.batches: list[tuple[int, int, int]] = []
 
     def answer(self, epoch: int, first: int, last: int) -> int | ErrorCode | None:
-        if self.epoch == -1:
+        if self.epoch is None:
             return None
         if epoch < self.epoch:
             return FENCED
+        out_of_order = OUT_OF_ORDER if self.epoch >= 0 else None  # without an epoch any sequence is taken
         if epoch > self.epoch:
-            return None if first == 0 else OUT_OF_ORDER
+            return None if first == 0 else out_of_order
         for known_first, known_last, base in self.batches[-5:]:
             if (known_first, known_last) == (first, last):
                 return base
-        return None if first == (self.batches[-1][1] + 1) % WRAP else OUT_OF_ORDER
+        return None if first == (self.batches[-1][1] + 1) % WRAP else out_of_order
 
     def take(self, epoch: int, batch: tuple[int, int, int]) -> None:
         self.batches = [*(self.batches if epoch == self.epoch else []), batch]
@@ -64,13 +65,15 @@ BATCHES = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(BATCHES, st.sampled_from([0, WRAP - 1, WRAP - 2, WRAP - 5, 1000]))
-def test_a_batch_is_new_known_or_refused(sent: list[tuple[int, int, int | str, int]], first: int) -> None:
+@given(BATCHES, st.sampled_from([0, WRAP - 1, WRAP - 2, WRAP - 5, 1000]), st.sampled_from([0, 0, -1]))
+def test_a_batch_is_new_known_or_refused(
+    sent: list[tuple[int, int, int | str, int]], first: int, first_epoch: int
+) -> None:
     states, models, end = ProducerStates(), {0: Model(), 8: Model()}, 0
     for producer, step, which, count in sent:
         model = models[producer]
-        epoch = max(model.epoch, 0) + step
-        if epoch < 0:
+        epoch = first_epoch if model.epoch is None else model.epoch + step
+        if epoch < -1:
             continue
         known = model.batches
         upcoming = (known[-1][1] + 1) % WRAP if known else first
@@ -90,7 +93,7 @@ def test_a_batch_is_new_known_or_refused(sent: list[tuple[int, int, int | str, i
             states.appended(batch)
             model.take(epoch, (begin, (begin + size - 1) % WRAP, end))
             end += size
-    assert len(states) == sum(model.epoch >= 0 for model in models.values())
+    assert len(states) == sum(model.epoch is not None for model in models.values())
     assert states.last_offsets() == {
         producer: model.batches[-1][2] + (model.batches[-1][1] - model.batches[-1][0]) % WRAP
         for producer, model in models.items()
