@@ -55,6 +55,7 @@ async def handle_alter_partition_reassignments(node: Node, request: Request) -> 
         return {"error_code": answer.error, "error_message": _text(answer.error)}
     topics = _by_topic(answer.partitions)
     return {
+        "error_message": "",
         "responses": [
             {
                 "name": topic,
@@ -64,7 +65,7 @@ async def handle_alter_partition_reassignments(node: Node, request: Request) -> 
                 ],
             }
             for topic, partitions in topics.items()
-        ]
+        ],
     }
 
 
@@ -87,7 +88,8 @@ async def handle_list_partition_reassignments(node: Node, request: Request) -> B
                 "removing_replicas": assignment.removing_replicas,
             }
         )
-    return {"topics": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]}
+    rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+    return {"error_message": "", "topics": rows}
 
 
 def top_level_failed(request: Request, code: ErrorCode, message: str | None) -> Body:

@@ -201,7 +201,7 @@ def _asked(topic: Any) -> WantedTopic:
 
 def _failed(name: str, error: KafkaError) -> Body:
     return {"name": name, "error_code": error.code, "error_message": error.own_text, "num_partitions": -1,
-            "replication_factor": -1}  # fmt: skip
+            "replication_factor": -1, "configs": ()}  # fmt: skip
 
 
 def _succeeded(node: Node, asked: WantedTopic, assignment: Assignment, version: int) -> Body:

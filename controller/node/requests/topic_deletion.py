@@ -43,13 +43,13 @@ async def handle_delete_topics(node: Node, request: Request) -> Body:
     for name in waiting:
         if timeout_ms <= 0 or not _is_gone(node, name):
             results[name] = ErrorCode.REQUEST_TIMED_OUT
-    return {"responses": [{"name": name, "error_code": code} for name, code in results.items()]}
+    return {"responses": [{"name": name, "error_code": results[name]} for name in request.body.topic_names]}
 
 
 def delete_topics_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
     """The same failure for each topic."""
-    names = dict.fromkeys(request.body.topic_names)
-    return {"responses": [{"name": name, "error_code": code, "error_message": message} for name in names]}
+    rows = [{"name": name, "error_code": code, "error_message": message} for name in request.body.topic_names]
+    return {"responses": rows}
 
 
 async def _mark(node: Node, topic: str) -> None:

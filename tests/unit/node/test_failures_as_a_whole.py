@@ -31,7 +31,7 @@ FAILED: dict[ApiKey, tuple[dict[str, Any], dict[str, Any]]] = {
         {"topics": [{**PARTITION, "name": name} for name in ("t", "u")], "timeout": 1},
         {"topics": [{**row, "num_partitions": -1, "replication_factor": -1} for row in BY_NAME]},
     ),
-    ApiKey.DELETE_TOPICS: ({"topic_names": ["t", "u", "t"], "timeout": 1}, {"responses": BY_NAME}),
+    ApiKey.DELETE_TOPICS: ({"topic_names": ["t", "u", "t"], "timeout": 1}, {"responses": [*BY_NAME, BY_NAME[0]]}),
     ApiKey.INIT_PRODUCER_ID: ({"transactional_id": None}, {"error_code": CODE, "producer_id": -1}),
     ApiKey.DESCRIBE_CONFIGS: ({"resources": RESOURCES}, {"results": BY_RESOURCE}),
     ApiKey.ALTER_CONFIGS: ({"resources": UNALTERED}, {"responses": BY_RESOURCE}),

@@ -208,6 +208,6 @@ def test_moves_are_asked_for_and_answered_partition_by_partition(error: ErrorCod
         for topic in built.responses
         for row in topic.partitions
     ]
-    text = NOT_CONTROLLER_TEXT if error is ErrorCode.NOT_CONTROLLER else None
+    text = {ErrorCode.NONE: "", ErrorCode.NOT_CONTROLLER: NOT_CONTROLLER_TEXT}.get(error)
     assert (built.error_code, built.error_message) == (error, text)
     assert rows == ([("t", 0, 0, None), ("t", 4, no, "none"), ("u", 1, 0, None)] if error is ErrorCode.NONE else [])
