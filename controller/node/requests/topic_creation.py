@@ -81,7 +81,7 @@ async def handle_create_topics(node: Node, request: Request) -> Body:
     await _wait_for_leaders(node, created, timeout_ms)
     for name, assignment in created.items():
         if timeout_ms <= 0 or not node.has_leaders(name, assignment):
-            results[name] = {"name": name, "error_code": ErrorCode.REQUEST_TIMED_OUT, "error_message": None}
+            results[name] = _failed(name, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     return {"topics": [results[topic.name] for topic in body.topics]}
 
 

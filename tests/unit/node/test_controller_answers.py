@@ -236,6 +236,9 @@ def test_each_topic_of_a_request_is_answered_by_its_name_however_it_ends(play: P
         made = ErrorCode.REQUEST_TIMED_OUT if times_out else ErrorCode.NONE
         assert list(codes) == list(names) and codes["a"] == codes["c"] == made
         assert codes["b"] not in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+        shapes = {topic["name"]: (topic["num_partitions"], topic["replication_factor"]) for topic in answer["topics"]}
+        assert shapes == dict.fromkeys(names, (1, 1)) | dict.fromkeys(names if times_out else "b", (-1, -1))
+        assert all((topic["configs"] == []) is (topic["error_code"] != 0) for topic in answer["topics"])
         await cluster.world.sleep(5)
         assert cluster.controller.state.topics == {"a", "c"}
 
