@@ -29,6 +29,7 @@ from .questions_of_records import (
     producing_without_acks,
 )
 from .sides import Side
+from .walks_of_records import walking_through_records
 
 Question = Callable[[Side], Any]
 
@@ -43,6 +44,7 @@ QUESTIONS: tuple[Question, ...] = (
     fetching,
     fetch_sessions,
     deleting_records,
+    walking_through_records,
     metadata,
     api_versions,
     authenticating,

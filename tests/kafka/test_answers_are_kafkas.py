@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from .cluster import LIMIT_S, REAL_BROKER_SETTINGS, Cluster, until
 from .questions import QUESTIONS, Question
 from .sides import Side
+from .walks_of_records import WALKED
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 REAL, SIMULATED = 0, 1
@@ -35,6 +36,7 @@ TOPICS: dict[str, dict[str, str]] = {
     "idempotent": {},
     "read": {"retention.ms": "-1"},
     "cut": {},
+    **WALKED,
 }
 #: Differences that are meant: (pattern of the place, why).
 MEANT: list[tuple[str, str]] = [

@@ -157,11 +157,15 @@ def _election_body(outcomes: Mapping[TopicPartition, PartitionOutcome]) -> Body:
 
 
 def elect_leaders_failed(request: Request, code: ErrorCode, message: str | None) -> Body:
-    """The same failure for each named partition. The top level stays NONE for another controller's business, and where
-    partitions tell it; else it tells."""
+    """The same failure for each named partition, as they were named. The top level stays NONE for another controller's
+    business, and where partitions tell it; else it tells."""
     chosen = request.body.topic_partitions or ()
-    outcome = PartitionOutcome(error=code, message=message)
-    body = _election_body({TopicPartition(t.topic, int(p)): outcome for t in chosen for p in t.partitions})
+    row = {"error_code": code, "error_message": message}
+    results = [
+        {"topic": each.topic, "partition_result": [{"partition_id": number, **row} for number in each.partitions]}
+        for each in chosen
+    ]
+    body = {"replica_election_results": results}
     is_told = bool(chosen) and code is ErrorCode.NOT_CONTROLLER
     return body if is_told or request.api_version < 1 else {**body, "error_code": code}
 

@@ -41,9 +41,10 @@ FAILED: dict[ApiKey, tuple[dict[str, Any], dict[str, Any]]] = {
         {"results": BY_NAME},
     ),
     ApiKey.ELECT_LEADERS: (
-        {"topic_partitions": [{"topic": "t", "partitions": [0, 2]}], "timeout": 1},
+        {"topic_partitions": [{"topic": "u", "partitions": []}, {"topic": "t", "partitions": [2, 0]}], "timeout": 1},
         {"error_code": CODE, "replica_election_results": [
-            {"topic": "t", "partition_result": [{**NAMED, "partition_id": p} for p in (0, 2)]}]},
+            {"topic": "u", "partition_result": []},
+            {"topic": "t", "partition_result": [{**NAMED, "partition_id": p} for p in (2, 0)]}]},
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ({"resources": UNALTERED}, {"responses": BY_RESOURCE}),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ({"topics": [], "timeout": 1}, {**NAMED, "responses": []}),
