@@ -21,7 +21,7 @@ from controller.embedded.backends import Backend, LoopThread
 from controller.embedded.cluster import EmbeddedPlan
 from controller.local.cluster_file import BrokerRow
 from controller.local.fault_file import check_against
-from controller.wire.fault_rows import Fault, parse_row
+from controller.wire.fault_rows import Fault, FaultError, parse_row
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.real.net import TcpNetwork
 
@@ -138,17 +138,18 @@ class Handles:
 
     def kill_broker(self, broker_id: int) -> None:
         """As by SIGKILL: its connections break, ZooKeeper notices when the session has timed out."""
-        self._put_in_force(f"down-{broker_id}", fault="kill", broker=broker_id)
+        self._down(broker_id, "kill")
 
     def stop_broker(self, broker_id: int) -> None:
         """Controlled shutdown: its leaders move first. Returns at once; `wait_for_leader` waits."""
-        self._put_in_force(f"down-{broker_id}", fault="stop", broker=broker_id)
+        self._down(broker_id, "stop")
 
     def start_broker(self, broker_id: int) -> None:
         """Starts a broker that was killed or stopped, on its data and port. Returns at once."""
-        if f"down-{broker_id}" not in self._faults:
+        name = f"down-{self._one(broker_id)}"
+        if name not in self._faults:
             raise ValueError(f"broker {broker_id} is not down")
-        self.heal(f"down-{broker_id}")
+        self.heal(name)
 
     def kill_controller(self, controller_id: int | None = None) -> int:
         """As by SIGKILL: another one takes over when its session has timed out. Default: the active one.
@@ -170,7 +171,9 @@ class Handles:
     def pause_replication(self, broker_id: int, topic: str | None = None, partition: int | None = None) -> str:
         """The broker's followers stop fetching: all, of one topic, of one partition. An ISR shrinks once something is
         written that they lack: until then they are in sync, as in Kafka. Returns what `heal` takes."""
-        return self._put_in_force(fault="pause_replication", broker=broker_id, topic=topic, partition=partition)
+        return self._put_in_force(
+            fault="pause_replication", broker=self._one(broker_id), topic=topic, partition=partition
+        )
 
     def slow_link(
         self, broker_id: int, peer: int | None = None, *, delay_ms: int = 0, jitter_ms: int = 0,
@@ -178,18 +181,18 @@ class Handles:
     ) -> str:  # fmt: skip
         """Bytes travel slowly: all of the broker's, or those between it and `peer`. Returns what `heal` takes."""
         return self._put_in_force(
-            fault="slow_link", broker=broker_id, peer=peer, delay_ms=delay_ms, jitter_ms=jitter_ms,
+            fault="slow_link", broker=self._one(broker_id), peer=peer, delay_ms=delay_ms, jitter_ms=jitter_ms,
             bytes_per_second=bytes_per_second,
         )  # fmt: skip
 
     def cut_link(self, broker_id: int, peer: int | None = None) -> str:
         """Connections break and no new one comes about: all of the broker's, or those to `peer`."""
-        return self._put_in_force(fault="cut_link", broker=broker_id, peer=peer)
+        return self._put_in_force(fault="cut_link", broker=self._one(broker_id), peer=peer)
 
     def fail_log_dir(self, broker_id: int, number: int = 1) -> str:
         """The broker's first, second, ... log directory fails, as a broken disk would make it. With the last one the
         broker is gone, as by SIGKILL, until that is healed."""
-        self._brokers([broker_id])
+        broker_id = self._one(broker_id)
         paths = self._running.log_dirs_of(broker_id)
         if not 1 <= number <= len(paths):
             raise ValueError(f"broker {broker_id} has no log directory {number}; it has 1 to {len(paths)}")
@@ -198,7 +201,7 @@ class Handles:
 
     def expire_session(self, broker_id: int) -> str:
         """The broker's ZooKeeper session ends; it registers again with a new epoch."""
-        return self._put_in_force(fault="expire_session", broker=broker_id)
+        return self._put_in_force(fault="expire_session", broker=self._one(broker_id))
 
     def api_error(
         self, api: str, error_code: str, *, broker_id: int | None = None, every: int | None = None,
@@ -230,6 +233,10 @@ class Handles:
             self._faults.pop(name, None)
         self._set_faults()
 
+    def _down(self, broker_id: int, fault: str) -> None:
+        one = self._one(broker_id)
+        self._put_in_force(f"down-{one}", fault=fault, broker=one)
+
     def _put_in_force(self, name: str | None = None, /, **columns: Any) -> str:
         called = name or f"f{len(self._names_given) + 1}"
         row = parse_row({**{k: v for k, v in columns.items() if v is not None}, "id": called})
@@ -249,12 +256,16 @@ class Handles:
             for place, broker_id in enumerate(self.broker_ids)
         ]  # fmt: skip
 
+    def _one(self, broker_id: int) -> BrokerId:
+        """Raises: FaultError for one that there is not, also for None, as of a partition without a leader: a fault
+        without a broker would be one of all brokers."""
+        if broker_id not in self.broker_ids:
+            raise FaultError(f"there is no broker {broker_id!r}; there are {', '.join(map(str, self.broker_ids))}")
+        return BrokerId(self.broker_ids[self.broker_ids.index(broker_id)])
+
     def _brokers(self, ids: Sequence[int]) -> list[BrokerId]:
         """Raises: ValueError for one that there is not."""
-        for broker_id in ids:
-            if broker_id not in self.broker_ids:
-                raise ValueError(f"there is no broker {broker_id}; there are {', '.join(map(str, self.broker_ids))}")
-        return [BrokerId(broker_id) for broker_id in ids]
+        return [self._one(broker_id) for broker_id in ids]
 
     def _require_controller(self, controller_id: int | None) -> None:
         there_are = self._plan.controller_ids

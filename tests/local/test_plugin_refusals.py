@@ -55,15 +55,11 @@ def cluster() -> Iterator[KafkaCluster]:
 CALLS: Final[list[tuple[str, Callable[[KafkaCluster], object], str]]] = [
     ("isr of no topic", lambda c: c.isr("nosuch"), "there is no partition nosuch-0"),
     ("leader of no partition", lambda c: c.leader("there", 7), "there has no partition 7; it has 0 to 1"),
-    ("kill", lambda c: c.kill_broker(9), "no broker 9 in this cluster; there are 1, 2"),
-    ("stop", lambda c: c.stop_broker(9), "no broker 9 in this cluster; there are 1, 2"),
     ("start", lambda c: c.start_broker(1), "broker 1 is not down"),
-    ("pause", lambda c: c.pause_replication(9), "no broker 9 in this cluster"),
     ("slow link's peer", lambda c: c.slow_link(1, 9, delay_ms=5), "no broker 9 in this cluster"),
     ("kill a controller", lambda c: c.kill_controller(9), "there is no controller 9; there are 901"),
     ("start a controller", lambda c: c.start_controller(1), "there is no controller 1; there are 901"),
     ("log directory", lambda c: c.fail_log_dir(1, 5), "broker 1 has no log directory 5; it has 1 to 1"),
-    ("log directory of nobody", lambda c: c.fail_log_dir(9), "there is no broker 9; there are 1, 2"),
     ("heal", lambda c: c.heal("f99"), "no fault was called 'f99'; there are none"),
     ("api", lambda c: c.api_error("Prodce", "NOT_LEADER_OR_FOLLOWER"), "no API is called 'Prodce'; there are "),
     ("error", lambda c: c.api_error("Produce", "NOT_LEADER"), "no error is called 'NOT_LEADER'; there are "),
@@ -72,6 +68,28 @@ CALLS: Final[list[tuple[str, Callable[[KafkaCluster], object], str]]] = [
     ("replicas and numbers", lambda c: c.create_topic("t", partitions=3, replicas={0: [1]}), "leave the numbers out"),
     ("reassign to nobody", lambda c: c.reassign("there", {0: [9]}), "there is no broker 9; there are 1, 2"),
 ]  # fmt: skip
+
+
+ONE_BROKER: Final[dict[str, Callable[[KafkaCluster, Any], object]]] = {
+    "kill": lambda c, broker: c.kill_broker(broker),
+    "stop": lambda c, broker: c.stop_broker(broker),
+    "start": lambda c, broker: c.start_broker(broker),
+    "pause": lambda c, broker: c.pause_replication(broker),
+    "slow link": lambda c, broker: c.slow_link(broker, delay_ms=5),
+    "cut link": lambda c, broker: c.cut_link(broker),
+    "log directory": lambda c, broker: c.fail_log_dir(broker),
+    "session": lambda c, broker: c.expire_session(broker),
+}
+
+
+@pytest.mark.parametrize("broker", [9, 0, None, "1", ""])
+@pytest.mark.parametrize("call", ONE_BROKER.values(), ids=ONE_BROKER)
+def test_a_fault_of_one_broker_is_never_one_of_all(
+    cluster: KafkaCluster, call: Callable[[KafkaCluster, Any], object], broker: object
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"there is no broker {broker!r}; there are 1, 2")):
+        call(cluster, broker)
+    assert cluster.leader("there") in (1, 2), "nothing was put in force"
 
 
 @pytest.mark.parametrize(("call", "refusal"), [row[1:] for row in CALLS], ids=[row[0] for row in CALLS])
