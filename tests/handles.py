@@ -64,7 +64,8 @@ def reassign_and_wait_for_no_moves(cluster: Any) -> None:
 def kill_broker_and_start_broker(cluster: Any) -> None:
     cluster.create_topic("killed", replicas={0: [2, 3, 1]})
     cluster.kill_broker(2)
-    until("another leader", lambda: cluster.leader("killed") == 3)
+    cluster.wait_for_leader("killed")
+    assert cluster.leader("killed") == 3, "who is dead does not answer: the wait is not over before all know the next"
     assert cluster.isr("killed") == {1, 3}
     assert "broker 2 is not alive" in cluster.why("killed")
     cluster.start_broker(2)

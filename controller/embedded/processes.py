@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from controller.admin.checks.truth import Truth, read_truth
 from controller.embedded.backends import EVENTS_KEPT, looker, trace_rows
@@ -13,7 +14,7 @@ from controller.embedded.cluster import EmbeddedPlan
 from controller.local.cluster import Cluster
 from controller.local.fault_file import write_faults
 from controller.local.place import own_folder
-from controller.local.plan import plan_cluster
+from controller.local.plan import BrokerPlan, plan_cluster
 from controller.local.processes import log_rows
 from controller.local.readiness import wait_until_whole
 from controller.wire import log_events as ev
@@ -22,6 +23,9 @@ from controller.wire.types import BrokerId
 from controller.world.ports import ZkSession
 from controller.world.real.ports import free_ports
 from controller.world.real.zookeeper import KazooConnector
+
+#: How long brokers may take to look at the faults: they do every 0.2 s.
+_TAKEN_OVER_S: Final = 30.0
 
 
 class InProcesses:
@@ -44,6 +48,7 @@ class InProcesses:
         self._cluster = Cluster(self._plan)
         self._resources = ExitStack()
         self._zookeeper: ZkSession | None = None
+        self._rows: tuple[Fault, ...] = ()
 
     @property
     def bootstrap(self) -> str:
@@ -94,8 +99,31 @@ class InProcesses:
             self._resources.close()
 
     async def set_faults(self, rows: Sequence[Fault]) -> None:
-        """Has these faults in force, and no others."""
+        """Returns once the brokers that run have these faults in force, and no others; what has a time of its own is
+        not waited for. Raises: TimeoutError."""
+        before, self._rows = self._rows, tuple(rows)
         write_faults(self._plan.fault_file, rows)
+        changed = {row.id: row for row in (*before, *rows) if (row in before) != (row in rows)}
+        if self._zookeeper is not None:
+            waits = (self._taken_over(broker, row) for broker in self._plan.brokers for row in changed.values())
+            await asyncio.gather(*waits)
+
+    async def _taken_over(self, broker: BrokerPlan, row: Fault) -> None:
+        """Brokers look at the file now and then, and log what they find there."""
+        if not row.concerns(BrokerId(broker.broker_id), broker.rack) or (row.from_ms, row.until_ms) != (None, None):
+            return
+        event = ev.FAULT_STARTED if row in self._rows else ev.FAULT_ENDED
+        about = {"broker_id": broker.broker_id, "id": row.id, "fault": row.fault}
+        try:
+            await self._cluster.broker(broker.broker_id).wait_for_last(
+                lambda line: line.get("event") in (ev.FAULT_STARTED, ev.FAULT_ENDED) and about.items() <= line.items(),
+                lambda line: line["event"] == event,
+                timeout_s=_TAKEN_OVER_S,
+            )
+        except TimeoutError:
+            raise TimeoutError(
+                f"broker {broker.broker_id} did not log {event} of {row.id} in {_TAKEN_OVER_S:g} s"
+            ) from None
 
     async def truth(self) -> Truth:
         """What its ZooKeeper says."""
