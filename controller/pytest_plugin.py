@@ -11,7 +11,7 @@ Nothing heavy is imported before a test asks for a cluster.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -125,14 +125,28 @@ def pytest_runtest_makereport(
 
 
 def _last_events(cluster: KafkaCluster) -> str:
-    from controller.local.logs_command import line
-
     try:
-        events = [event for event in cluster.events() if event.get("event") not in _LEFT_OUT]
+        events = list(cluster.events())
     except RuntimeError as error:
         return str(error)
+    return "\n".join(report_lines(events))
+
+
+def report_lines(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The last events, oldest first. What is told again and again, as by who tries again, is one line: the last of
+    them, with how often and since when, so that it leaves room for what happened before."""
+    from controller.local.logs_command import line
+
     width = len("controller-901")
-    return "\n".join(line({**event, "process": _program(event)}, width) for event in events[-_EVENTS:])
+    lines: dict[str, tuple[str, str, int]] = {}  # without the time -> the first time, the whole line, how often
+    for event in events:
+        if event.get("event") not in _LEFT_OUT:
+            text = line({**event, "process": _program(event)}, width)
+            when, _, what = text.partition(" ")
+            since, _, times = lines.pop(what, (when, "", 0))
+            lines[what] = (since, text, times + 1)
+    last = list(lines.values())[-_EVENTS:]
+    return [text if times == 1 else f"{text} ({times} times since {since})" for since, text, times in last]
 
 
 def _program(event: Mapping[str, Any]) -> str:

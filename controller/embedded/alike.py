@@ -46,7 +46,7 @@ def planned(
     be used.
     """
     _require_numbers({"brokers": brokers, "controllers": controllers, "log_dirs": log_dirs})
-    if isinstance(racks, str) or not all(isinstance(rack, str) for rack in racks or ()):
+    if not (racks is None or (isinstance(racks, (list, tuple)) and all(isinstance(rack, str) for rack in racks))):
         raise ValueError(f'racks is {racks!r}; a list of names is expected, such as ["a", "b"]')
     plan = EmbeddedPlan(
         folder=folder, brokers=3 if brokers is None else brokers, controllers=controllers, racks=racks or (),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.pytest_plugin import report_lines
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "test-your-service.md"
 README = PAGE.parents[1] / "README.md"
 
@@ -48,6 +50,29 @@ def test_a_failing_test_tells_the_last_events_of_its_cluster(tmp_path: Path) -> 
     assert ran.returncode == 1
     assert "last events of kafka_cluster" in ran.stdout
     assert " controller-901 partition.leader_elected orders-0 " in ran.stdout
+
+
+def test_what_is_tried_again_and_again_leaves_room_for_what_happened_before() -> None:
+    def event(second: int, name: str, **keys: object) -> dict[str, object]:
+        return {"ts": f"2026-01-02T03:{second // 60:02}:{second % 60:02}.000Z", "event": name, **keys}
+
+    again = [event(2 + n, "topic.auto_creation_failed", broker_id=1 + n % 2, topic="t") for n in range(100)]
+    assert report_lines(
+        [
+            event(0, "broker.killed", broker_id=3),
+            event(1, "zk.connected"),
+            *again,
+            event(102, "broker.started", broker_id=3),
+        ]
+    ) == [
+        "03:00:00.000 broker-3       broker.killed",
+        "03:01:40.000 broker-1       topic.auto_creation_failed t (50 times since 03:00:02.000)",
+        "03:01:41.000 broker-2       topic.auto_creation_failed t (50 times since 03:00:03.000)",
+        "03:01:42.000 broker-3       broker.started",
+    ]
+    assert [text[-3:] for text in report_lines([event(n, f"e.{n:03}") for n in range(50)])] == [
+        f"{n:03}" for n in range(10, 50)
+    ]
 
 
 def test_a_marker_that_cannot_be_meant_is_told(tmp_path: Path) -> None:
