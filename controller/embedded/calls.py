@@ -86,14 +86,18 @@ class Handles:
         factor = min(3, self._plan.brokers) if replication_factor is None else replication_factor
 
         async def create(admin: AdminClient) -> None:
-            await create_topic(
-                admin,
-                name,
-                partitions=-1 if by_hand else 1 if partitions is None else partitions,
-                replication_factor=-1 if by_hand else factor,
-                assignment=by_hand,
-                configs=as_text(configs or {}),
-            )
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await create_topic(
+                        admin,
+                        name,
+                        partitions=-1 if by_hand else 1 if partitions is None else partitions,
+                        replication_factor=-1 if by_hand else factor,
+                        assignment=by_hand,
+                        configs=as_text(configs or {}),
+                    )
+            except TimeoutError:
+                raise TimeoutError(f"waited {timeout_s:g} s for topic {name}: no answer; is a controller up?") from None
 
         self._ask(create)
         self.wait_for_full_isr(name, timeout_s=timeout_s)

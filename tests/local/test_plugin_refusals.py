@@ -105,6 +105,13 @@ def test_a_handle_refuses_what_there_is_not(
     assert cluster.leader("there") in (1, 2), "nothing is broken"
 
 
+def test_a_topic_that_nobody_can_make_is_waited_for_as_long_as_said() -> None:
+    with KafkaCluster(brokers=1) as cluster:
+        cluster.kill_controller()
+        with pytest.raises(TimeoutError, match=r"waited 0.3 s for topic t: no answer; is a controller up\?"):
+            cluster.create_topic("t", timeout_s=0.3)
+
+
 def test_the_data_of_another_embedded_cluster_are_refused_in_words(tmp_path: Path) -> None:
     """Its znodes are gone, or in the memory of the one that runs, which goes on. The folder may be given as a text."""
     folder = str(tmp_path / "data")
