@@ -189,6 +189,10 @@ def test_what_prose_names_is_there() -> None:
         ("ClusterState.no_such_verb", False),
         ("no_such_word", False),
         ("ReplicaManager.becomeLeaderOrFollower", True),  # Kafka's
+        ("ReplicaManager.becomeNothing", False),
+        ("NoSuchManager.becomeLeaderOrFollower", False),
+        ("UnifiedLog", True),  # Kafka's, too
+        ("NoSuchManager", False),
         ("replica.lag.time.max.ms", True),
         ("gone_module.IsrWriter", False),
     ],

@@ -10,7 +10,7 @@ they try, and by how much an answer holds. It holds so many bytes of a partition
 they end: the part of a batch before the cut is thrown away and fetched again, and throttles and links have carried it.
 
 Source: Kafka 3.9 `ReplicationQuotaManager`, `SimpleRate`, `SampledStat.purgeObsoleteSamples`, `AbstractFetcherThread.
-maybeFetch`, `ReplicaFetcherThread.buildFetch`, `DelayedFetch`; seen on 3.9.1 and 4.1 (docs/rehearsal-validation.md).
+maybeFetch`, `RemoteLeaderEndPoint.buildFetch`, `DelayedFetch`; seen on 3.9.1 and 4.1 (docs/rehearsal-validation.md).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ throttles where they count it. Copies of one follower from one leader travel in 
 is one flow and its copies share it evenly; pairs share links and disks by max-min fairness (`fairness`).
 
 Throttles are Kafka's: bytes of a throttled replica that is in sync are counted and not held back, so they leave less to
-those that are (Kafka 3.9 `ReplicaManager.shouldLeaderThrottle`, `ReplicaFetcherThread.shouldFollowerThrottle`; spec
+those that are (Kafka 3.9 `ReplicaManager.shouldLeaderThrottle`, `RemoteLeaderEndPoint.shouldFollowerThrottle`; spec
 broker.md §15); copies in bursts get a little less (`fetching`). What clients write and read has its place first.
 """
 

@@ -3,7 +3,7 @@
 A log is bounded by `retention.bytes`, and by what producers write within `retention.ms` at the rate of the cluster
 file; a log that was longer already is kept as long as it was. Segments are taken for small.
 Source: Kafka 3.9 `LogManager.cleanupLogs`, `UnifiedLog.deleteOldSegments`; a follower that finds its place deleted
-begins at the leader's first offset (`ReplicaFetcherThread.fetchOffsetAndTruncate`).
+begins at the leader's first offset (`AbstractFetcherThread.fetchOffsetAndTruncate`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One call is one batch: check what is legal, read, decide, write under fence, settle, and tell the brokers. Partitions
 that lost a race are read and decided again, at once and without limit. A failed election never writes "no leader": that
-is the replica machine's (spec controller.md §16.6).
+is the replica machine's (spec controller.md §16 (6)).
 
 Source: Kafka 3.9 `ZkPartitionStateMachine`; spec controller.md §5.4, §5.5.
 """
@@ -319,7 +319,7 @@ def _apply(
     online = tuple(r for r in candidates if state.is_online(r, tp))
     match strategy:
         case OfflineElection():
-            # Brokers that are shutting down are not told (spec controller.md §16.16), but stay out of the ISR too.
+            # Brokers that are shutting down are not told (spec controller.md §16 (16)), but stay out of the ISR too.
             recipients = online
             election = elect_offline(replicas, found.isr, online, unclean_allowed=unclean_allowed)
         case ReassignElection():

@@ -221,7 +221,7 @@ def _give_id_back(state: ClusterState, topic: str, found: TopicAssignment) -> St
 
 
 def _restore(state: ClusterState, topic: str, found: TopicAssignment) -> Steps[None]:
-    """A topic in deletion must not grow: only partitions that have a znode stay. Source: §10.3, §16.26."""
+    """A topic in deletion must not grow: only partitions that have a znode stay. Source: §10.3, §16 (26)."""
     fields = {"topic": topic, "reason": "the topic is being deleted; its new partitions are taken back"}
     yield Log(ev.TOPICS_CHANGED, fields, "warning")
     (listed,) = yield from read(GetChildren(TopicPartitionsZNode.path(topic)))

@@ -3,7 +3,7 @@
 A channel has at most one request under way and repeats it until it is answered or the broker is removed; later requests
 wait behind it. A broker that stalls, lies or closes delays only itself. Nothing here decides or reads the state.
 
-Source: spec controller.md §7.3, §7.6, §7.7; Kafka 3.9 `RequestSendThread`, `ControllerRequestBatch`.
+Source: spec controller.md §7.3, §7.6, §7.7; Kafka 3.9 `RequestSendThread`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What prose names must be there: files and `module.function`, in docstrings, comments and documents.
 
-A name counts as ours unless it is plainly another's: a setting of Kafka, a class of Kafka
-or Java (`CamelCase.camelCase`), a module of Python, or one of `ELSEWHERE`.
+A name counts as ours unless it is another's: a setting of Kafka, a class of Kafka (`kafka_names.txt` has them), a
+module of Python, or one of `ELSEWHERE`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,35 @@ ELSEWHERE = {
     "org.apache.kafka.server.util.Json": "Kafka",
     "org.apache.zookeeper.ZooDefs": "ZooKeeper",
     "noun.past_verb": "a pattern",
+    "Class.member": "a pattern",
+    "Class.name": "a pattern",
+    "Task.cancel": "asyncio",
+    "ProcessPoolExecutor": "concurrent.futures",
+    "AsyncResult": "kazoo's IAsyncResult",
+    "Double.toString": "Java",
+    "Double.valueOf": "Java",
+    "HashMap.hash": "Java",
+    "InetAddress.getByName": "Java",
+    "Integer.parseInt": "Java",
+    "Long.MAX_VALUE": "Java",
+    "Long.parseLong": "Java",
+    "String.getBytes": "Java",
+    "String.hashCode": "Java",
+    "String.split": "Java",
+    "Hashing.improve": "Scala",
+    "ReaderBasedJsonParser": "Jackson",
+    "ClientCnxn.SET_WATCHES_MAX_LENGTH": "ZooKeeper",
+    "ConnectStringParser": "ZooKeeper",
+    "DataTree": "ZooKeeper",
+    "KeeperException.Code": "ZooKeeper",
+    "MultiOperationRecord": "ZooKeeper",
+    "NIOServerCnxn.readLength": "ZooKeeper",
+    "PrepRequestProcessor": "ZooKeeper",
+    "ZooDefs.Ids.OPEN_ACL_UNSAFE": "ZooKeeper",
+    "ZooDefs.OpCode": "ZooKeeper",
+    "ControllerRequestBatch": "Kafka's ControllerBrokerRequestBatch",
+    "GroupMetadataManager.loadGroupsForPartition": "Kafka's GroupMetadataManager.loadGroupsAndOffsets",
+    "ZkIsrManager": "Kafka 2.8; ZkAlterPartitionManager in 3.9",
 }
 #: Endings of files; `server.log` is no module named server.
 _ENDINGS = {"log", "json", "jsonl", "gz", "properties", "parquet", "html", "md", "txt", "yaml", "toml", "scala", "java"}
@@ -37,7 +66,8 @@ _FILE = re.compile(r"(?<![\w/.*-])[\w/.-]*\w\.py\b(::\w+)?")
 #: A docstring follows the line that ends with a colon, or begins the file.
 _DOCSTRING = re.compile(r'''(?:\A|(?<=:\n)|(?<=:\n\n)) *r?"""(?:.|\n)*?"""''')
 _COMMENT = re.compile(r"(?:^|(?<=  )|(?<=^ ))#.*$|^ +#.*$", re.MULTILINE)
-_TICKED = re.compile(r"`([^`\n]+)`")
+#: Ticks may go over the end of a line.
+_TICKED = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -71,9 +101,10 @@ def _names_in(text: str) -> Iterator[tuple[re.Match[str], bool]]:
     for found in _FILE.finditer(text):
         yield found, _is_file(found[0])
     for found in _TICKED.finditer(text):
-        name = re.sub(r"\(.*\)$", "", found[1])
+        ticked = re.sub(r"\n\s*", "", found[1])
+        name = re.sub(r"\(.*\)$", "", ticked)
         if _DOTTED.fullmatch(name) and not name.endswith(".py"):
-            plain = name == found[1] and not re.search(r"[._]", name)
+            plain = name == ticked and not re.search(r"[._]|^[A-Z].*[a-z]", name)
             yield found, plain or resolves(name)
 
 
@@ -91,7 +122,7 @@ def resolves(name: str) -> bool:
     if name in ELSEWHERE or head in sys.stdlib_module_names or name in _quoted():
         return True
     if not tail:
-        return name in _words() or keyword.iskeyword(name)
+        return name in _words() or name in _of_kafka() or keyword.iskeyword(name)
     return tail[-1] in _ENDINGS or _as_member(name) or _as_others(head, tail)
 
 
@@ -106,10 +137,17 @@ def _as_member(name: str) -> bool:
 
 
 def _as_others(head: str, tail: list[str]) -> bool:
-    """A class of Kafka's or Java's, whose members no snake is in; or a variable of ours and what it has."""
+    """A class of Kafka's and its members; or a variable of ours and what it has."""
     if head[0].isupper():
-        return not re.search(r"[a-z]_|_[a-z]", tail[-1])
+        return _of_kafka().get(head, frozenset()) >= set(tail)
     return not _modules(head) and head in _words() and tail[-1] in _words()
+
+
+@cache
+def _of_kafka() -> dict[str, frozenset[str]]:
+    lines = Path(__file__).with_name("kafka_names.txt").read_text().splitlines()
+    rows = [line.split() for line in lines if not line.startswith("#")]
+    return {name: frozenset(members) for name, *members in rows}
 
 
 @cache

@@ -1,6 +1,6 @@
 """A follower whose offset its leader does not have: below the leader's start it begins anew, above its end it cuts.
 
-Source: spec broker.md §13; Kafka 3.9 `AbstractFetcherThread.fetchOffsetAndApplyFun`.
+Source: spec broker.md §13; Kafka 3.9 `AbstractFetcherThread.fetchOffsetAndTruncate`.
 """
 
 from __future__ import annotations
