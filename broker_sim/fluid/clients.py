@@ -3,19 +3,24 @@
 A rate is what the cluster file says, times the factor of the moment (a day's curve, a burst). Producers of a partition
 without a leader write nothing; with acks=all they write nothing while it is under its min ISR either. What they could
 not write is counted as refused: a real producer would wait and then give up, or catch up later; neither is modelled.
+What lasts no longer than the pause before a retry, as when one leader hands over to the next, refuses nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from controller.wire.types import TopicPartition
+
+#: `retry.backoff.ms` of Kafka's producers.
+RETRY_S: Final = 0.1
 
 
 @dataclass(slots=True)
 class Demand:
-    """One partition's clients. `is_open`: it can be written to now."""
+    """One partition's clients. `is_open`: it can be written to now; since it cannot, they lacked `lacked_bytes`."""
 
     in_bytes_per_s: float = 0.0
     out_bytes_per_s: float = 0.0
@@ -23,8 +28,17 @@ class Demand:
     is_open: bool = False
     has_leader: bool = False
     since_s: float = 0.0
+    lacked_bytes: float = 0.0
+    lacked_s: float = 0.0
     refused_bytes: float = 0.0
     refused_s: float = 0.0
+
+    @property
+    def refused(self) -> tuple[float, float]:
+        """Bytes, and for how many seconds."""
+        lasts = self.lacked_s > RETRY_S
+        more_bytes, more_s = (self.lacked_bytes, self.lacked_s) if lasts else (0.0, 0.0)
+        return self.refused_bytes + more_bytes, self.refused_s + more_s
 
 
 class Clients:
@@ -41,7 +55,8 @@ class Clients:
     def begin(self) -> None:
         """What was refused until now does not count."""
         for demand in self._demands.values():
-            demand.refused_bytes, demand.refused_s, demand.since_s = 0.0, 0.0, self._now_s()
+            demand.refused_bytes = demand.refused_s = demand.lacked_bytes = demand.lacked_s = 0.0
+            demand.since_s = self._now_s()
 
     def demand(self, topic_partition: TopicPartition) -> Demand:
         """What is wanted of a partition; nothing of one that nobody named."""
@@ -60,6 +75,9 @@ class Clients:
         demand = self.demand(topic_partition)
         self._settle(demand)
         demand.has_leader, demand.is_open = has_leader, is_open and has_leader
+        if demand.is_open:
+            demand.refused_bytes, demand.refused_s = demand.refused
+            demand.lacked_bytes = demand.lacked_s = 0.0
         return self.flow(topic_partition)
 
     def scale(self, factor: float, topics: Iterable[str] | None = None) -> None:
@@ -75,12 +93,12 @@ class Clients:
         """Of each partition that refused something until now: bytes, and for how many seconds."""
         for demand in self._demands.values():
             self._settle(demand)
-        return {tp: (d.refused_bytes, d.refused_s) for tp, d in self._demands.items() if d.refused_s > 0}
+        return {tp: demand.refused for tp, demand in self._demands.items() if demand.refused != (0.0, 0.0)}
 
     def _settle(self, demand: Demand) -> None:
         now_s = self._now_s()
         rate = demand.in_bytes_per_s * demand.factor
         if not demand.is_open and rate > 0:
-            demand.refused_bytes += rate * (now_s - demand.since_s)
-            demand.refused_s += now_s - demand.since_s
+            demand.lacked_bytes += rate * (now_s - demand.since_s)
+            demand.lacked_s += now_s - demand.since_s
         demand.since_s = now_s
