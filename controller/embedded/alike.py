@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -89,7 +90,7 @@ def as_text(configs: Mapping[str, object]) -> dict[str, str]:
 def _scale(scale: Fraction | float | str) -> Fraction:
     try:
         return parse_scale(str(scale))
-    except (ValueError, ZeroDivisionError):
+    except ArgumentTypeError:
         raise ValueError(f'scale is {scale!r}; a share from 0 to 1 is expected, such as "1/1000"') from None
 
 

@@ -68,7 +68,7 @@ FLAGS: Final[dict[str, tuple[str, tuple[tuple[str, Any, str], ...]]]] = {
         "requests of one API are dropped, delayed or answered with an error",
         (
             ("api", str, "Kafka's name of the API, such as Fetch (required)"),
-            ("action", Action, f"{', '.join(Action)} (required)"),
+            ("action", str, f"{', '.join(Action)} (required)"),
             ("sender", int, "only requests of this broker or controller"),
             ("client", str, "only of client ids that fit this pattern, such as 'billing-*'"),
             ("nth", int, "only the nth of them"),

@@ -7,7 +7,9 @@ share of their bytes. What is there already is left, so a start on the same fold
 from __future__ import annotations
 
 import asyncio
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -83,11 +85,11 @@ class Likeness:
 
 
 def parse_scale(text: str) -> Fraction:
-    """`1/1000`, `0.01`, `1`. Raises: ValueError."""
-    scale = Fraction(text)
-    if not 0 <= scale <= 1:
-        raise ValueError(f"{text!r} is not from 0 to 1")
-    return scale
+    """`1/1000`, `0.01`, `1`. Raises: ArgumentTypeError."""
+    with suppress(ValueError, ZeroDivisionError):
+        if 0 <= (scale := Fraction(text)) <= 1:
+            return scale
+    raise ArgumentTypeError(f"{text!r}: a share from 0 to 1 is expected, such as 1/1000")
 
 
 def read_like(path: Path, scale: Fraction, *, free_bytes: int) -> Likeness:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +48,25 @@ def test_every_page_has_examples_that_parse(name: str) -> None:
                 parser.parse_args(words[2:])
     top = parser.format_help() + "".join(page.format_help() for page in pages(parser))
     assert "exit codes:" in top.lower(), parser.prog
+
+
+def _itself(page: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    return page
+
+
+WRONG = ["", "x", "-1", "0", "2", "nan", "1e999", "9" * 30, "a=b", ",", "1/0", "1..0", "\u2603"]
+
+
+@pytest.mark.parametrize("name", sorted(parsers()))
+def test_a_wrong_value_is_told_in_words(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """argparse names the function that reads a value, where that says no more: `invalid parse_scale value`."""
+    for page in pages(parsers()[name]):
+        flags = [flag for flag in pages_of("", partial(_itself, page))[""].flags if flag != "--help"]
+        for words in ([f"{flag}={value}"] for flag in flags for value in WRONG):
+            with contextlib.suppress(SystemExit):
+                page.parse_args(words)
+            found = re.findall(r"invalid (?!int|float|choice)\w+ value", capsys.readouterr().err)
+            assert found == [], (page.prog, words)
 
 
 def test_every_command_has_a_page() -> None:
