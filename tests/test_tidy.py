@@ -213,7 +213,7 @@ def test_prose_is_in_docstrings_and_comments(tmp_path: Path) -> None:
         """\"\"\"See `no_such_file.py`.\"\"\"
 
 def f(text: str = "`no_such_string`") -> None:
-    \"\"\"See `step.no_such_function`.\"\"\"
+    \"\"\"See `step.no_such_function`. Raises: NoSuchError, ValueError.\"\"\"
     return None  # see `no_such_word()`
 
 
@@ -227,6 +227,7 @@ class C:
     assert sorted(unresolved(file)) == [
         "10: `ClusterState.no_such_verb`",
         "1: no_such_file.py",
+        "4: NoSuchError",
         "4: `step.no_such_function`",
         "5: `no_such_word()`",
     ]

@@ -156,7 +156,7 @@ class FluidBroker:
         self._context: FluidContext | None = None
 
     async def start(self) -> None:
-        """Starts in a broker's order (spec broker.md §3). Raises: ZkUnreachable, ZkError, RegistrationRefused."""
+        """Starts in a broker's order (spec broker.md §3). Raises: ZkUnreachable, ZkRefused, RegistrationRefused."""
         await self._zk.open()
         try:
             await self._join()

@@ -68,6 +68,9 @@ _DOCSTRING = re.compile(r'''(?:\A|(?<=:\n)|(?<=:\n\n)) *r?"""(?:.|\n)*?"""''')
 _COMMENT = re.compile(r"(?:^|(?<=  )|(?<=^ ))#.*$|^ +#.*$", re.MULTILINE)
 #: Ticks may go over the end of a line.
 _TICKED = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
+#: What a docstring says that is raised, without ticks.
+_RAISES = re.compile(r"Raises:? [^.]*")
+_ERROR = re.compile(r"(?<![\w`.])[A-Z][a-z]+[A-Z]\w+")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -98,6 +101,9 @@ def unresolved(path: Path) -> list[str]:
 
 
 def _names_in(text: str) -> Iterator[tuple[re.Match[str], bool]]:
+    for raises in _RAISES.finditer(text):
+        for found in _ERROR.finditer(text, *raises.span()):
+            yield found, resolves(found[0])
     for found in _FILE.finditer(text):
         yield found, _is_file(found[0])
     for found in _TICKED.finditer(text):
