@@ -56,8 +56,12 @@ class InProcesses:
         return self._plan.bootstrap
 
     async def metrics(self) -> Mapping[str, str]:
-        """Where each program serves its metrics, `host:port` by name."""
-        return self._plan.metrics
+        """Where each program that runs serves its metrics, `host:port` by name."""
+        down, cluster = self._cluster.downs(), self._cluster
+        brokers = [b.broker_id for b in self._plan.brokers if b.broker_id not in down]
+        run = {f"broker-{number}" for number in brokers if cluster.broker(number).is_alive}
+        run |= {f"controller-{n}" for n in self._plan.controller_ids if cluster.controller(n).is_alive}
+        return {name: address for name, address in self._plan.metrics.items() if name in run}
 
     def log_dirs_of(self, broker_id: int) -> Sequence[Path]:
         """The log directories of a broker."""

@@ -193,7 +193,7 @@ def _known_settings(configs: Mapping[str, str], remarks: list[str]) -> tuple[str
 async def make_topics(bootstrap: str, like: Likeness, *, made: Callable[[int, int], None]) -> list[str]:
     """Creates the topics that are not there, and sets what is set of single brokers; returns what was refused.
 
-    `made` hears how many of how many topics are there. Raises: ClusterError, ClusterUnreachable.
+    `made` hears how many of how many topics are there. Raises: ClusterUnreachable.
     """
     refused: list[str] = []
     gate = asyncio.Semaphore(_CREATED_AT_ONCE)

@@ -12,6 +12,7 @@ import pytest
 
 from controller.embedded import processes
 from controller.embedded.cluster import EmbeddedPlan
+from controller.local.cluster import Cluster
 from controller.local.processes import Child
 from controller.wire.fault_rows import Fault, parse_row
 
@@ -40,6 +41,11 @@ class Brokers:
         assert broker_id in (1, 2, 3)
         return self.child
 
+    def controller(self, controller_id: int) -> Any:
+        return SimpleNamespace(is_alive=controller_id != 902)
+
+    downs: Any = Cluster.downs
+
     def log(self, event: str, broker_id: int, row: Fault) -> None:
         with self.child.log_path.open("a") as log:
             log.write(json.dumps({"event": event, "broker_id": broker_id, "id": row.id, "fault": row.fault}) + "\n")
@@ -61,10 +67,9 @@ STEPS: list[tuple[list[Fault], list[tuple[str, int, Fault]]]] = [
 ]  # fmt: skip
 
 
-def test_faults_of_processes_are_in_force_when_the_call_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who kills a leader and waits for one must not find the one that is not dead yet; who heals at once, heals."""
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Brokers]:
+    """What stands in the place of processes, once there is a plan of them."""
     made: list[Brokers] = []
 
     async def nothing(*_: object) -> None: ...
@@ -79,6 +84,11 @@ def test_faults_of_processes_are_in_force_when_the_call_returns(
     monkeypatch.setattr(processes, "Cluster", cluster)
     monkeypatch.setattr(processes, "wait_until_whole", nothing)
     monkeypatch.setattr(processes, "looker", zookeeper)
+    return made
+
+
+def test_faults_of_processes_are_in_force_when_the_call_returns(tmp_path: Path, made: list[Brokers]) -> None:
+    """Who kills a leader and waits for one must not find the one that is not dead yet; who heals at once, heals."""
 
     async def work() -> None:
         running = processes.InProcesses(EmbeddedPlan(folder=tmp_path / "c", racks=["a", "b"]))
@@ -94,3 +104,14 @@ def test_faults_of_processes_are_in_force_when_the_call_returns(
         await running.stop()
 
     asyncio.run(work())
+
+
+def test_who_is_down_serves_no_page(tmp_path: Path, made: list[Brokers]) -> None:
+    async def work() -> set[str]:
+        running = processes.InProcesses(EmbeddedPlan(folder=tmp_path / "c", controllers=2, metrics=True))
+        await running.start()
+        made[0].log("fault.started", 2, KILL)
+        await running.set_faults([KILL])
+        return set(await running.metrics())
+
+    assert asyncio.run(work()) == {"broker-1", "broker-3", "controller-901"}
