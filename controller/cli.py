@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
 from operator import attrgetter
@@ -54,6 +54,13 @@ _TWO_PARSERS: Final = {
     "up": ("controller.local.up:parser_of_up",),
     "broker": ("controller.local.control:broker_command_line", "broker_sim.command_line:make_parser"),
     "controller": ("controller.local.control:controller_command_line", "controller.node.run:parser"),
+}
+#: Where the parsers of subcommands are made that the command's own one does not know.
+SUBCOMMANDS: Final = {
+    "rehearse": {
+        "compare": "controller.rehearse.compare:command_line",
+        "sweep": "controller.rehearse.sweep:command_line",
+    }
 }
 _LOCAL: Final = "A cluster on this machine"
 _RECORDS: Final = "Records for any cluster"
@@ -262,6 +269,11 @@ def completions() -> Pages:
         else:
             try:
                 pages |= pages_of(name, *map(made, parsers_of(name, command)))
+                for word, target in SUBCOMMANDS.get(name, {}).items():
+                    parser = made(target)
+                    summary = str(parser().description).partition(".")[0]
+                    pages[name] = replace(pages[name], commands={**pages[name].commands, word: summary})
+                    pages |= pages_of(f"{name} {word}", parser)
             except ModuleNotFoundError as error:
                 if extra_of(error.name) is None:
                     raise

@@ -18,15 +18,7 @@ _REFUSED = 2
 
 def main(argv: Sequence[str]) -> int:
     """Returns the exit code: 0, or 2 where a folder is none of a rehearsal."""
-    parser = argparse.ArgumentParser(
-        prog="kwob rehearse compare",
-        description="Two rehearsals side by side.",
-        epilog="example: kwob rehearse compare rehearsal-10MB rehearsal-50MB",
-    )
-    parser.add_argument("a", type=Path, metavar="DIR", help="the folder of a rehearsal (its --out)")
-    parser.add_argument("b", type=Path, metavar="DIR", help="another one")
-    parser.add_argument("--json", action="store_true", help="both as one JSON object")
-    options = parser.parse_args(argv)
+    options = command_line().parse_args(argv)
     try:
         rows = side_by_side(*(_figures(folder) for folder in (options.a, options.b)))
     except files.OutError as error:
@@ -41,6 +33,21 @@ def main(argv: Sequence[str]) -> int:
         table.add_row(name, left, right, style=style)
     wide_console().print(table)
     return 0
+
+
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
+    parser = argparse.ArgumentParser(
+        prog="kwob rehearse compare",
+        description="Two rehearsals side by side.",
+        epilog="examples:\n  kwob rehearse compare rehearsal-10MB rehearsal-50MB\n\n"
+        "exit codes: 0 told; 2 a folder is none of a rehearsal",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("a", type=Path, metavar="DIR", help="the folder of a rehearsal (its --out)")
+    parser.add_argument("b", type=Path, metavar="DIR", help="another one")
+    parser.add_argument("--json", action="store_true", help="both as one JSON object")
+    return parser
 
 
 def _figures(folder: Path) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ _Row = dict[str, Any]
 
 def main(argv: Sequence[str]) -> int:
     """`kwob rehearse sweep ...`. Returns the exit code."""
-    options = _parser().parse_args(argv)
+    options = command_line().parse_args(argv)
     with ended_by_signals():
         return _main(options)
 
@@ -144,7 +144,8 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser."""
     parser = argparse.ArgumentParser(
         prog="kwob rehearse sweep",
         description="Rehearses a scenario many times: with each broker or rack lost at the moments at which that "

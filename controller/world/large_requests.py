@@ -3,7 +3,7 @@ and whoever sent it again after each reconnection would never be done, nor would
 
 So a client does not send what no program of Kafka could read back, and gives up what a server with another limit may
 refuse once it was lost so many times. Pure.
-Source: ZooKeeper 3.9 `NIOServerCnxn.readLength` (1,048,575 bytes where nothing is set); Kafka 3.9 `ZooKeeperClient`,
+Source: ZooKeeper 3.9 `NIOServerCnxn.readLength` (1,048,575 bytes where nothing is set); Kafka 3.9 `KafkaZkClient`,
 whose `jute.maxbuffer` is 4 MiB.
 """
 

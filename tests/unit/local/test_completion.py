@@ -23,6 +23,8 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
         if command.heading != cli.TOOLS:
             for number, target in enumerate(cli.parsers_of(name, command)):
                 made[f"{name} {number}".removesuffix(" 0")] = cli.made(target)()
+        for word, target in cli.SUBCOMMANDS.get(name, {}).items():
+            made[f"{name} {word}"] = cli.made(target)()
     return made
 
 
@@ -41,11 +43,13 @@ def test_every_page_has_examples_that_parse(name: str) -> None:
         assert "examples:" in text, page.prog
         for line in text[text.index("examples:") :].splitlines():
             words = shlex.split(line, comments=True) if line.startswith("  kwob ") else []
-            if words[:2] == ["kwob", "rehearse"] and words[2] in ("compare", "sweep"):
-                continue  # they have parsers of their own
             if words and "|" not in words:
-                assert words[:2] == ["kwob", name.split()[0]], f"{page.prog}: {line}"
-                parser.parse_args(words[2:])
+                command, *more = words[1:]
+                assert command == name.split()[0], f"{page.prog}: {line}"
+                if more[:1] and more[0] in cli.SUBCOMMANDS.get(command, {}):
+                    parsers()[f"{command} {more[0]}"].parse_args(more[1:])
+                else:
+                    parser.parse_args(more)
     top = parser.format_help() + "".join(page.format_help() for page in pages(parser))
     assert "exit codes:" in top.lower(), parser.prog
 
@@ -86,6 +90,10 @@ CASES = [
     (["kwob", "completion", "z"], {"zsh"}),
     (["kwob", "wait", "--un"], {"--until"}),
     (["kwob", "logs", "--level", "w"], {"warning"}),
+    (["kwob", "rehearse", "sw"], {"sweep"}),
+    (["kwob", "rehearse", "sweep", "--ea"], {"--each"}),
+    (["kwob", "rehearse", "compare", "--j"], {"--json"}),
+    (["kwob", "rehearse", "--fa"], {"--fail-on"}),
 ]
 
 
