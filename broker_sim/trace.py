@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -78,8 +78,8 @@ class TraceWriter:
         self._appends: dict[TopicPartition, _Appends] = {}
         self._fd: int | None = None
         self.path: Path | None = None
-        #: why writing stopped, should it have.
-        self.failure: OSError | None = None
+        #: is told why writing ends before `close`, should it have to.
+        self.on_failure: Callable[[OSError], None] = lambda error: None
         if trace_dir is not None:
             trace_dir.mkdir(parents=True, exist_ok=True)
             self._stem = trace_dir / f"broker-{broker_id}-{start_ms}"
@@ -229,6 +229,7 @@ class TraceWriter:
             self._written += len(line)
         except OSError as error:
             # A trace is not worth a broker: what is written stays readable up to its torn last line.
-            fd, self._fd, self.failure = self._fd, None, error
+            fd, self._fd = self._fd, None
             with contextlib.suppress(OSError):
                 os.close(fd)
+            self.on_failure(error)

@@ -67,6 +67,8 @@ def _events(call: ast.Call) -> Iterator[str]:
 
 def _take(call: ast.Call, usage: Usage) -> None:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name.startswith("wait_for"):
+        return  # who reads a log
     if name in LEVELS:
         usage.levels.add(name)
     elif name == "Log":

@@ -131,7 +131,7 @@ class FluidBroker:
         chance = random.Random(machine.chance.random())
         self._faults = FaultBoard(broker_id, chance, clock=machine.clock, log=self._log, rack=rack)
         self._network = FaultyNetwork(machine.network, self._faults, self._metadata.broker_at)
-        self._trace = TraceWriter(broker_id, trace_dir, start_ms=machine.clock.now_ms())
+        self.trace = TraceWriter(broker_id, trace_dir, start_ms=machine.clock.now_ms())
         self.replicas = FluidReplicas(
             broker_id,
             FluidSettings(
@@ -146,7 +146,7 @@ class FluidBroker:
             clients=clients,
             metadata=self._metadata,
             writer=ZkIsrWriter(self._zk, log=self._log),
-            trace=self._trace,
+            trace=self.trace,
             supervisor=self._supervisor,
             clock=machine.clock,
             log=self._log,
@@ -177,7 +177,7 @@ class FluidBroker:
         )
         await configs.load_broker()
         await self._listen(configs)
-        self._trace.start(self._machine.clock.now_ms(), settings=self._rule_settings())
+        self.trace.start(self._machine.clock.now_ms(), settings=self._rule_settings())
         self.replicas.leading.isr_updates.start()
         context = self.context
         await context.registration.register()
@@ -250,7 +250,7 @@ class FluidBroker:
     async def stop(self) -> None:
         """Controlled shutdown, then it closes and leaves ZooKeeper (spec broker.md §4)."""
         if self._context is not None:
-            self._trace.shutting_down(self._machine.clock.now_ms())
+            self.trace.shutting_down(self._machine.clock.now_ms())
             epoch: Callable[[], int] = lambda: self.context.registration.broker_epoch  # noqa: E731
             await ControlledShutdown(
                 self.broker_id,
@@ -275,7 +275,7 @@ class FluidBroker:
         """Its process is gone: nothing is copied to or from it, what it has stays on its disks."""
         self._faults.close()
         self.replicas.vanish()
-        self._trace.close()
+        self.trace.close()
 
     def set_faults(self, rows: Iterable[Fault]) -> None:
         """Has these faults in force, each in its window, and no others; which links are cut has changed with them."""
@@ -284,4 +284,4 @@ class FluidBroker:
 
     def _trace_pause(self, row: Fault) -> None:
         if isinstance(row, PauseReplication) and self._context is not None:
-            self._trace.paused_replication(self._machine.clock.now_ms(), self._faults.paused_replication)
+            self.trace.paused_replication(self._machine.clock.now_ms(), self._faults.paused_replication)

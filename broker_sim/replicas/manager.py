@@ -64,6 +64,7 @@ class ReplicaManager:
         log: Any = None,
     ) -> None:
         log = log if log is not None else structlog.get_logger().bind(broker_id=broker_id)
+        trace.on_failure = lambda error: log.error(ev.TRACE_ENDED, reason=str(error))
         self._hooks = hooks = hooks if hooks is not None else ReplicaHooks()
         self.table = ReplicaTable(
             broker_id=broker_id,

@@ -312,7 +312,7 @@ class Controller:
             self._trace_line(line)
         except OSError as error:  # a trace is not worth the office, nor what was decided and is not told yet
             self._trace_line = None
-            self._log.error(ev.CONTROLLER_FAULTED, reason=f"the trace cannot be written, and ends: {error}")
+            self._log.error(ev.TRACE_ENDED, reason=str(error))
 
 
 def _limits(properties: Properties) -> Limits:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import structlog
 
 from controller.rehearse.collector import seldom_collected
+from controller.rehearse.files import OutError
 from controller.rehearse.interrupts import cancelled_by_ctrl_c
 from controller.rehearse.ledger import Ledger, Trouble
 from controller.rehearse.operator import Happening, Operator
@@ -34,7 +35,10 @@ Progress = Callable[[int, str], None]
 def rehearse(
     scenario: Scenario, *, trace_dir: Path | None = None, progress: Progress = lambda at_ms, what: None
 ) -> Outcome:
-    """Plays the scenario to its end; the same scenario and seed give the same outcome, to the last digit."""
+    """Plays the scenario to its end; the same scenario and seed give the same outcome, to the last digit.
+
+    Raises: OutError for traces that cannot be written.
+    """
 
     async def play(world: World) -> Outcome:
         world.network.keeps_transcript = False  # nobody compares runs byte for byte
@@ -71,6 +75,10 @@ async def _play(world: World, scenario: Scenario, trace_dir: Path | None, progre
         task.cancel()
     await asyncio.gather(performing, recording, return_exceptions=True)
     recorder.sample()
+    for broker in stage.brokers.values():
+        broker.trace.close()
+    if stage.trace_failures:
+        raise OutError(f"--trace-dir {trace_dir}: not all of it could be written: {stage.trace_failures[0].strerror}")
     return outcome_of(stage, operator, recorder, is_over=is_over)
 
 

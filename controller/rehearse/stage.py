@@ -68,7 +68,7 @@ class Stage:
     ) -> None:
         self.world, self.scenario, self.ledger = world, scenario, ledger
         self._log = log or structlog.get_logger()
-        self._trace_dir = trace_dir
+        self._trace_dir, self.trace_failures = trace_dir, list[OSError]()
         shape = scenario.cluster
         self.racks: dict[BrokerId, str | None] = {BrokerId(b.id): b.rack for b in shape.brokers}
         added = {BrokerId(event.id): event.rack for event in scenario.events if isinstance(event, AddBroker)}
@@ -255,6 +255,7 @@ class Stage:
             trace_dir=self._trace_dir,
             log=self._log,
         )
+        broker.trace.on_failure = self.trace_failures.append
         broker.set_faults(self.faults.rows)
         return broker
 

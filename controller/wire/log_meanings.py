@@ -118,4 +118,5 @@ MEANINGS: Final[Mapping[str, str]] = {
     "fault.acted": "a fault did something, for the first time or since some seconds",
     "fault.ended": "a fault is over, or was cleared",
     "fault.file_refused": "the fault file cannot be used; nothing changed",
+    "trace.ended": "the trace cannot be written, as on a full disk: it has no more rows; the program goes on",
 }

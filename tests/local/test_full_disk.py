@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,27 @@ import pytest
 
 from controller.embedded.cluster import EmbeddedCluster, EmbeddedPlan
 from controller.wire import log_events as ev
+
+
+def test_a_broker_says_that_its_trace_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = EmbeddedPlan(folder=tmp_path, brokers=2, controllers=1)
+    lines: list[Mapping[str, Any]] = []
+    write = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if os.path.realpath(f"/dev/fd/{file}").startswith(f"{plan.trace_dir}/broker-2"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data)
+
+    async def work() -> None:
+        cluster = EmbeddedCluster(plan, lines.append)
+        await cluster.start()
+        await cluster.stop()
+
+    monkeypatch.setattr(os, "write", full)
+    asyncio.run(work())
+    ended = [(line["broker_id"], line["reason"]) for line in lines if line["event"] == ev.TRACE_ENDED]
+    assert ended == [(2, "[Errno 28] No space left on device")]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
@@ -26,5 +49,5 @@ def test_a_cluster_ends_in_order_though_the_disk_of_its_trace_is_full(tmp_path: 
         await cluster.stop()
 
     asyncio.run(work())
-    told = [line["reason"] for line in lines if line["event"] == ev.CONTROLLER_FAULTED]
-    assert len(told) == 1 and "the trace cannot be written" in told[0]
+    reasons = [line["reason"] for line in lines if line["event"] == ev.TRACE_ENDED]
+    assert len(reasons) == 1 and "No space left" in reasons[0]

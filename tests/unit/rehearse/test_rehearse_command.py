@@ -123,6 +123,19 @@ def test_traces_of_two_rehearsals_do_not_mix(tmp_path: Path, capsys: pytest.Capt
     assert {file.name: file.read_bytes() for file in traces.iterdir()} == written
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_traces_that_cannot_be_written_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A replay of what there is of them would be one of another rehearsal."""
+    (traces := tmp_path / "traces").mkdir()
+    (traces / "broker-2-1609459200000.jsonl").symlink_to("/dev/full")
+    monkeypatch.setattr(files, "check_traces", lambda folder: None)
+    assert main([str(write(tmp_path, cluster=CLUSTER)), "--trace-dir", str(traces)]) == 2
+    wrong = f"kwob rehearse: --trace-dir {traces}: not all of it could be written: No space left on device\n"
+    assert capsys.readouterr() == ("", wrong)
+
+
 def test_tables_have_their_columns_whatever_happens(tmp_path: Path) -> None:
     path, out = write(tmp_path, cluster=CLUSTER), tmp_path / "out"
     assert main([str(path), "--out", str(out)]) == 0

@@ -7,6 +7,7 @@ job does: the same changes must come out, and no others.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -325,9 +326,10 @@ def test_a_writer_without_a_folder_writes_nothing() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_ends_the_trace_and_not_the_broker(tmp_path: Path) -> None:
-    trace = TraceWriter(1, tmp_path, start_ms=0)
+    trace, failures = TraceWriter(1, tmp_path, start_ms=0), list[OSError]()
+    trace.on_failure = failures.append
     os.dup2(os.open("/dev/full", os.O_WRONLY), trace._fd)
     trace.row(TraceEvent.TICK, 1)
-    assert trace.failure is not None
     trace.row(TraceEvent.TICK, 2)
     trace.close()
+    assert [failure.errno for failure in failures] == [errno.ENOSPC], "it is told once"

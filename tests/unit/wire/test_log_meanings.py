@@ -14,6 +14,7 @@ def test_levels_and_keys_are_read_from_the_code() -> None:
     found = logs_table.usages()
     assert found["broker.registered"].levels == {"info"}
     assert found["broker.registered"].keys == {"path", "endpoints", "broker_epoch"}
+    assert "timeout_s" not in found["broker.started"].keys, "of who waits for it"
     assert found["partition.election_failed"].keys >= {"reason", "topic", "partition"}, "by the core's Log"
 
 
