@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from broker_sim.isr import PROFILES
-from broker_sim.replay.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_USAGE, ReplayRefused
+from broker_sim.replay.errors import EXIT_DIFFERS, EXIT_FAILED, EXIT_USAGE, ReplayRefused, reason_of
 from broker_sim.replay.show import HISTORY, SHOWN, print_json, print_rows, rows_of
 from broker_sim.replay.what_if.asked import ALLOWED, parse
 from controller.world.exit_codes import INTERRUPTED
@@ -189,7 +189,7 @@ def _run(asked: argparse.Namespace) -> int:
         try:
             done = work(spark, settings, inputs, progress)
         except (PySparkException, Py4JError, pa.ArrowException, duckdb.Error) as error:
-            raise ReplayRefused(f"the job failed: {_first_line(error)}", exit_code=EXIT_FAILED) from error
+            raise ReplayRefused(f"the job failed: {reason_of(error)}", exit_code=EXIT_FAILED) from error
     if asked.json:
         print(json.dumps({**done.summary, "findings": [f.as_row() for f in done.findings]}))
     elif asked.command == "ingest":
@@ -253,10 +253,6 @@ def _refuse(asked: argparse.Namespace) -> None:
     parse(asked.what_if)
     if asked.profile not in PROFILES:
         raise ReplayRefused(f"no profile {asked.profile!r}; there are {', '.join(PROFILES)}", exit_code=EXIT_USAGE)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def print_ingested(console: Console, out: Path, summary: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,14 @@ class ReplayRefused(Exception):
     def __init__(self, message: str, *, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a job failed, in one line: the innermost cause, where the first line says but what was called in Java."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    is_java = lines[0].startswith("An error occurred while calling")
+    causes = [found[1] for line in lines if is_java and (found := re.match(r"(?:Caused by)?: (.+)", line))]
+    return causes[-1] if causes else lines[0]
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.errors import ReplayRefused, reason_of
 from controller.world.real.java import JavaNotFound, find_java, java_locale, spark_java_home
 
 #: Quiet from the first line: log4j reads this before Spark can be told anything. The gateway has a row of its own
@@ -240,7 +240,7 @@ def _start(master: str, scratch: Path, input_bytes: int) -> SparkSession:
         _launch_jvm(master, settings, complaints)
         session: SparkSession = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        why = _complaint(complaints) or _first_line(error)
+        why = _complaint(complaints) or reason_of(error)
         raise ReplayRefused(f"Spark does not start on master {master}: {why}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -264,7 +264,3 @@ def _complaint(complaints: Path) -> str | None:
         lines = complaints.read_text(encoding="utf-8", errors="replace").splitlines()
         return next((line.strip() for line in lines if "rror" in line or "xception" in line), None)
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker_sim.replay.cli import main
-from broker_sim.replay.errors import ReplayRefused
+from broker_sim.replay.errors import ReplayRefused, reason_of
 from broker_sim.replay.generator.plan import ClusterPlan
 from broker_sim.replay.generator.write import generate
 from broker_sim.replay.ingest.trace_lines import trace_files
@@ -31,6 +31,32 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
     said = capsys.readouterr()
     assert said.out == "" and len(said.err.strip().splitlines()) == 1
     return said.err
+
+
+OF_JAVA = """An error occurred while calling o129.parquet.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2856)
+Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:776)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (OF_JAVA, "java.io.IOException: No space left on device"),
+        (OF_JAVA.partition("Caused by")[0], OF_JAVA.splitlines()[1].removeprefix(": ")),
+        (
+            "[PATH_NOT_FOUND] Path does not exist: file:/x.\n\nJVM stacktrace:\nCaused by: x",
+            "[PATH_NOT_FOUND] Path does not exist: file:/x.",
+        ),
+        ("", "OSError"),
+    ],
+)
+def test_a_job_says_what_it_failed_of_and_not_what_it_had_called(text: str, reason: str) -> None:
+    assert reason_of(OSError(text)) == reason
 
 
 def test_input(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
