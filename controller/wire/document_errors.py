@@ -131,10 +131,11 @@ def first_error(error: ValidationError, *, hidden: Sequence[str] = ()) -> tuple[
     place = (*first["loc"], *below)
     place = place[1:] if place[:1] and place[0] in hidden else place
     more = f" ({len(rest)} more)" if rest else ""
-    return place, f"{'.'.join(map(str, place)) or 'the file'}: {_words(first)}{more}"
+    return place, f"{'.'.join(map(str, place)) or 'the file'}: {words_of(first)}{more}"
 
 
-def _words(detail: Any) -> str:
+def words_of(detail: Any) -> str:
+    """What is wrong, by pydantic's account of it."""
     kind, given = detail["type"], detail.get("input")
     if kind in ("too_short", "tuple_too_short"):
         return f"expected at least {detail['ctx']['min_length']}, there are {detail['ctx']['actual_length']}"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -27,7 +27,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from controller.admin.checks.conditions import Condition
 from controller.local.load.measure import KEYS_MAX, PAUSE_S, RATE_MAX, THREADS_MAX, parse_size
 from controller.wire import fault_scenario
-from controller.wire.document_errors import NotYaml, compose, line_of, read
+from controller.wire.document_errors import NotYaml, compose, line_of, read, words_of
 from controller.wire.fault_rows import FaultError
 
 #: Of a load that the scenario's end ends.
@@ -44,6 +44,7 @@ def _size(value: Any) -> str:
 
 
 Time = Annotated[int, BeforeValidator(fault_scenario.parse_time_ms), Field(ge=0)]
+NotNegative = Annotated[int, Field(ge=0)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_words_of), Field(min_length=1)]
 ACTIVE: Final = "active"
 ControllerId = Literal["active"] | Annotated[int, Field(ge=0)]
@@ -175,21 +176,27 @@ class Run(_Step):
 
 
 Step = Annotated[OnBroker | OnController | Wait | Check | Run, Field(discriminator="do")]
+#: what `do` says -> which step that is
+_STEPS: Final[dict[str, type[_Step]]] = {
+    do: kind
+    for kind in (OnBroker, OnController, Wait, Check, Run)
+    for do in get_args(kind.model_fields["do"].annotation)
+}
 
 
 class Expect(_Row):
     """What must hold at the end. What is None is not looked at."""
 
     #: Acknowledged records that cannot be read back, at most, of all loads.
-    missing: int | None = 0
+    missing: NotNegative | None = 0
     #: The longest time for which a partition acknowledged nothing, at most. Shorter ones than a second are not told.
     pause: Annotated[Time, Field(ge=round(PAUSE_S * 1000))] | None = None
     #: 99 of 100 records are acknowledged within this.
     latency_p99: Time | None = None
     #: Records that producers gave up on, at most.
-    failed: int | None = None
+    failed: NotNegative | None = None
     #: Records that were acknowledged, at least.
-    acknowledged: int | None = None
+    acknowledged: NotNegative | None = None
     #: Whether the statements of `kwob check` hold at the end, within half a minute.
     check: bool = True
 
@@ -220,7 +227,8 @@ def parse(text: str, name: str) -> Scenario:
         raise FaultError(_first(error, root, name)) from error
     for number, step in enumerate(scenario.steps):
         try:
-            step.words()
+            if not step.words():
+                raise ValueError("a command of kwob is expected")
         except ValueError as error:  # quotes that are not closed
             line = line_of(text, ("steps", number))
             raise FaultError(f"{name}, line {line}: steps {number + 1} command: {error}") from error
@@ -247,9 +255,26 @@ def _first(error: ValidationError, root: yaml.Node, name: str) -> str:
             node = below
         if below is not None or key == first["loc"][-1]:
             place.append(str(key + 1) if isinstance(key, int) else str(key))
-    value = first.get("input")
-    given = f" (given: {value!r})" if isinstance(value, str | int | float | bool) else ""
-    return f"{name}, line {node.start_mark.line + 1}: {' '.join(place)}: {first['msg']}{given}"
+    return f"{name}, line {node.start_mark.line + 1}: {' '.join(place)}: {_what(first)}"
+
+
+#: A part of a file -> what it, or each of its rows, has.
+_PARTS: Final[dict[str, type[_Row]]] = {"cluster": ClusterPart, "topics": TopicPart, "load": LoadPart, "expect": Expect}
+
+
+def _what(detail: Any) -> str:
+    """What is wrong, and what there is; with the value, unless the words have it."""
+    kind, place, value = detail["type"], detail["loc"], detail.get("input")
+    if kind == "union_tag_invalid":
+        return f"do: {detail['ctx']['tag']!r} is not known; there are {', '.join(_STEPS)}"
+    if kind == "union_tag_not_found":
+        return f"do: is missing; there are {', '.join(_STEPS)}"
+    words = words_of(detail)
+    if kind == "extra_forbidden":
+        row = _STEPS[place[2]] if place[0] == "steps" else _PARTS[place[0]]
+        return f"{words}; there are {', '.join(f.alias or column for column, f in row.model_fields.items())}"
+    has_value = kind == "value_error" or words.endswith(f"not {value!r}")
+    return words if has_value or not isinstance(value, str | int | float) else f"{words} (given: {value!r})"
 
 
 def _below(node: yaml.Node, key: object) -> yaml.Node | None:
