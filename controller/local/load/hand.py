@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 import time
@@ -65,7 +66,7 @@ def _produce(options: argparse.Namespace, producing: Any) -> int:
     return failed + int(left)
 
 
-def _queue(producing: Any, topic: str, value: str, **more: Any) -> None:
+def _queue(producing: Any, topic: str, value: bytes, **more: Any) -> None:
     """Hands a record to the library, once it has room. Raises: KafkaException."""
     while True:
         try:
@@ -75,10 +76,18 @@ def _queue(producing: Any, topic: str, value: str, **more: Any) -> None:
             producing.poll(_POLL_S)
 
 
-def _records(options: argparse.Namespace) -> Iterable[tuple[str | None, str]]:
+def _records(options: argparse.Namespace) -> Iterable[tuple[bytes | None, bytes]]:
+    """Keys and values, byte by byte as they were given, text or not."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     for text in options.value or (line.rstrip("\n") for line in sys.stdin):
         key, separator, value = text.partition(options.key_separator) if options.key_separator else ("", "", text)
-        yield (key, value) if separator else (options.key, text)
+        given, sent = (key, value) if separator else (options.key, text)
+        yield None if given is None else _bytes(given), _bytes(sent)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def produce_command_line() -> argparse.ArgumentParser:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -19,16 +21,18 @@ class Library:
     """A producer with room for two records, which no broker answers before it is polled."""
 
     def __init__(self) -> None:
-        self.queue: deque[tuple[str, Callable[[Any, Any], None]]] = deque()
-        self.sent: list[str] = []
+        self.queue: deque[tuple[bytes, Callable[[Any, Any], None]]] = deque()
+        self.sent: list[bytes] = []
+        self.keys: list[bytes | None] = []
         self.waited_s = 0.0
 
-    def produce(self, topic: str, value: str, *, key: str | None, on_delivery: Callable[[Any, Any], None]) -> None:
-        if value == "huge":
+    def produce(self, topic: str, value: bytes, *, key: bytes | None, on_delivery: Callable[[Any, Any], None]) -> None:
+        if value == b"huge":
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
         if len(self.queue) == ROOM:
             raise BufferError("Local: Queue full")
         self.queue.append((value, on_delivery))
+        self.keys.append(key)
 
     def poll(self, timeout_s: float) -> None:
         if timeout_s > 0:
@@ -61,7 +65,7 @@ def produce(*words: str) -> int:
 
 def test_more_records_than_the_library_has_room_for(library: Library, capsys: pytest.CaptureFixture[str]) -> None:
     assert produce(*"abcdefg") == 0
-    assert library.sent == list("abcdefg")
+    assert library.sent == [text.encode() for text in "abcdefg"]
     assert capsys.readouterr().out.splitlines()[-1] == "t-0 offset 6"
 
 
@@ -69,10 +73,22 @@ def test_a_record_that_is_refused_is_told_and_the_others_are_sent(
     library: Library, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert produce("a", "huge", "b") == 1
-    assert library.sent == ["a", "b"]
+    assert library.sent == [b"a", b"b"]
     assert capsys.readouterr().err.startswith("kwob produce: MSG_SIZE_TOO_LARGE: ")
 
 
 def test_each_record_has_its_time(library: Library) -> None:
     assert produce("--timeout", "5m", "a") == 0
     assert library.waited_s > 300
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_records_are_sent_byte_by_byte_as_they_are(
+    errors: str, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what is no text: it ended the command in the middle, after the records before it."""
+    given = io.TextIOWrapper(io.BytesIO(b"a\n\xff\xfe:\xe9\n\xc3\xa9:\n\nlast"), encoding="utf-8", errors=errors)
+    monkeypatch.setattr(sys, "stdin", given)
+    assert produce("--key-separator", ":", "--key", "\udcff") == 0
+    assert library.sent == [b"a", b"\xe9", b"", b"", b"last"]
+    assert library.keys == [b"\xff", b"\xff\xfe", b"\xc3\xa9", b"\xff", b"\xff"]
