@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from controller.admin.cluster.client import BOOTSTRAP_TIMEOUT_S, AdminClient
 from controller.admin.cluster.failures import ClusterUnreachable, Refused
-from controller.admin.cluster.queries import list_reassignments
+from controller.admin.cluster.queries import list_reassignments, topic_names
 from controller.wire.protocol import ApiKey
 from controller.wire.types import BrokerId
 
@@ -29,7 +29,7 @@ class Condition(StrEnum):
     LEADER = "leader"
     #: Every partition has a leader, and all its replicas are in its ISR, as every broker tells it.
     FULL_ISR = "full-isr"
-    #: No partition is being reassigned.
+    #: No partition is being reassigned. Of a topic that there is not, this cannot be said.
     NO_MOVES = "no-moves"
 
 
@@ -63,6 +63,9 @@ async def unmet(admin: AdminClient, conditions: Sequence[Condition], topics: Col
         if missing is not None:
             return missing
     if Condition.NO_MOVES in conditions:
+        absent = sorted(set(topics) - (await topic_names(admin)).keys()) if topics else []
+        if absent:
+            return f"there is no topic {absent[0]}"
         moving = [tp for tp in await list_reassignments(admin) if not topics or tp.topic in topics]
         if moving:
             return f"{_some([str(tp) for tp in moving])} being reassigned"

@@ -40,11 +40,11 @@ def test_without_any_broker_nothing_is_as_it_should_be(cluster: Any, condition: 
     assert (outcome.code, outcome.out) == (1, "no broker is registered, says who answers")
 
 
-@pytest.mark.parametrize("topics", [(), ("foo",), ("bar",), ("foo", "bar"), ("other",)])
+@pytest.mark.parametrize("topics", [(), ("foo",), ("bar",), ("foo", "bar"), ("other",), ("nosuch",), ("foo", "nosuch")])
 def test_the_moves_of_all_topics_or_of_those_that_are_named_are_waited_for(
     cluster: Any, topics: tuple[str, ...]
 ) -> None:
-    """Those of others, which may take days, are not."""
+    """Those of others, which may take days, are not; a name that no topic has is not taken for one that rests."""
     adding = (BrokerId(2),)
     for name in ("foo", "bar", "other"):
         cluster.topic(name, (0, 1))
@@ -60,7 +60,8 @@ def test_the_moves_of_all_topics_or_of_those_that_are_named_are_waited_for(
     moving = [f"{name}-0" for name in ("bar", "foo") if not topics or name in topics]
     verb = "is" if len(moving) == 1 else "are"
     told = run_tool(look, cluster, [], bootstrap=None).out
-    assert told == (f"{', '.join(moving)} {verb} being reassigned" if moving else "None")
+    still = f"{', '.join(moving)} {verb} being reassigned" if moving else "None"
+    assert told == ("there is no topic nosuch" if "nosuch" in topics else still)
 
 
 def test_who_waits_does_not_wait_for_an_answer_that_takes_a_minute(cluster: Any) -> None:
