@@ -4,7 +4,7 @@
     preempted(event)              -> the answers owed for an event that is dropped unprocessed
     may_be_dropped(event)         -> whether an event may be: one that brings a fact may not
 
-Then read `events`, `effects`, `transitions`, `election`; `failover` shows most other parts in their order.
+Then read `events`, `effects`, `transitions`, `leader_choice`; `failover` shows most other parts in their order.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Refused(Exception):
 
 
 class Server:
-    """Answers requests from `serve` on, by `node`, which is given once everything it needs runs."""
+    """Answers requests from `open` on, by the node that it gets, once everything that this needs runs."""
 
     def __init__(self, limits: Limits, log: FilteringBoundLogger, apis: Mapping[ApiKey, Api] = APIS) -> None:
         self._limits = limits

@@ -7,6 +7,7 @@ module of Python, or one of `ELSEWHERE`.
 from __future__ import annotations
 
 import ast
+import builtins
 import keyword
 import re
 import sys
@@ -56,6 +57,18 @@ ELSEWHERE = {
     "PrepRequestProcessor": "ZooKeeper",
     "ZooDefs.Ids.OPEN_ACL_UNSAFE": "ZooKeeper",
     "ZooDefs.OpCode": "ZooKeeper",
+    "cu": "the specification",
+    "ft": "the specification",
+    "ll": "the specification",
+    "resize": "Java's HashMap",
+    "touch": "Kafka's FetchSessionCache",
+    "inf": "a number",
+    "nan": "a number",
+    "true": "YAML and JSON",
+    "grep": "a command",
+    "consequence": "a key that a caller gives",
+    "derived": "a table of SQL",
+    "quarantine": "a folder of results",
     "ControllerRequestBatch": "Kafka's ControllerBrokerRequestBatch",
     "GroupMetadataManager.loadGroupsForPartition": "Kafka's GroupMetadataManager.loadGroupsAndOffsets",
     "ZkIsrManager": "Kafka 2.8; ZkAlterPartitionManager in 3.9",
@@ -93,14 +106,16 @@ def documents() -> list[Path]:
 def unresolved(path: Path) -> list[str]:
     """The names in a file's prose that are nowhere, as `line: name`."""
     missing = []
+    near = words_near(path) if path in MODULES.values() else None
     for line, text in prose(path):
-        for found, resolves in _names_in(text):
+        for found, resolves in _names_in(text, near):
             if not resolves:
                 missing.append(f"{line + text[: found.start()].count(chr(10))}: {found[0]}")
     return missing
 
 
-def _names_in(text: str) -> Iterator[tuple[re.Match[str], bool]]:
+def _names_in(text: str, near: frozenset[str] | None) -> Iterator[tuple[re.Match[str], bool]]:
+    """What a text names, and whether that is there; a plain word must be `near`, where that is told."""
     for raises in _RAISES.finditer(text):
         for found in _ERROR.finditer(text, *raises.span()):
             yield found, resolves(found[0])
@@ -111,7 +126,25 @@ def _names_in(text: str) -> Iterator[tuple[re.Match[str], bool]]:
         name = re.sub(r"\(.*\)$", "", ticked)
         if _DOTTED.fullmatch(name) and not name.endswith(".py"):
             plain = name == ticked and not re.search(r"[._]|^[A-Z].*[a-z]", name)
-            yield found, plain or resolves(name)
+            is_kafkas = bool(re.search(r"[A-Z]", name))  # a method, beside its class
+            is_near = near is None or is_kafkas or name in near or name in ELSEWHERE
+            yield found, is_near if plain else resolves(name)
+
+
+@cache
+def words_near(path: Path) -> frozenset[str]:
+    """The words of a module's code, of the others of its folder and of those that it imports; modules; Python's."""
+    imported = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom) and node.module]
+    names = [name for node in imported for name in (node.module, *(f"{node.module}.{a.name}" for a in node.names))]
+    others = [MODULES[name] for name in names if name in MODULES]
+    found = set[str]().union(*(_words_of(each) for each in (path, *path.parent.glob("*.py"), *others)))
+    modules = {part for module in MODULES for part in module.split(".")}
+    return frozenset({*found, *modules, *keyword.kwlist, *dir(builtins)})
+
+
+@cache
+def _words_of(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", _COMMENT.sub("", _DOCSTRING.sub("", text_of(path)))))
 
 
 @cache

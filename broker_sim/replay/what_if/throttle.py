@@ -60,7 +60,8 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Some copies together get no more than `rate`; `spent` is what those members of the ISR take of it."""
+    """Some copies together get no more than `rate`, less what counts and is not held back: of each copy that has begun
+    `in_sync_load`, for the members of its partition's ISR, and `joined_load` once it has caught up itself."""
 
     copies: npt.NDArray[np.intp]
     rate: float
