@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.names import documents, resolves, unresolved
+from tests.tidy.names import documents, is_near, resolves, unresolved
 from tests.tidy.purity import BUT_FOR, calls_of_the_world, impurities, pure_modules
 from tests.tidy.rooms import MAY_IMPORT, ONLY_IN, arrows_of_modules, arrows_of_rooms, circles, too_far
 from tests.tidy.source import (
@@ -199,6 +199,13 @@ def test_what_prose_names_is_there() -> None:
 )
 def test_names_are_told_from_what_is_nowhere(name: str, expected: bool) -> None:
     assert resolves(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("handle", True), ("leader", True), ("wire", True), ("nosuchword", False), ("serve", False)]
+)
+def test_a_plain_word_is_one_of_the_code_near_by(name: str, expected: bool) -> None:
+    assert is_near(name, MODULES["controller.core.step"]) is expected
 
 
 def test_tests_look_at_what_is_public() -> None:

@@ -106,16 +106,16 @@ def documents() -> list[Path]:
 def unresolved(path: Path) -> list[str]:
     """The names in a file's prose that are nowhere, as `line: name`."""
     missing = []
-    near = words_near(path) if path in MODULES.values() else None
+    module = path if path in _paths() else None
     for line, text in prose(path):
-        for found, resolves in _names_in(text, near):
+        for found, resolves in _names_in(text, module):
             if not resolves:
                 missing.append(f"{line + text[: found.start()].count(chr(10))}: {found[0]}")
     return missing
 
 
-def _names_in(text: str, near: frozenset[str] | None) -> Iterator[tuple[re.Match[str], bool]]:
-    """What a text names, and whether that is there; a plain word must be `near`, where that is told."""
+def _names_in(text: str, module: Path | None) -> Iterator[tuple[re.Match[str], bool]]:
+    """What a text, of a module or of none, names, and whether that is there."""
     for raises in _RAISES.finditer(text):
         for found in _ERROR.finditer(text, *raises.span()):
             yield found, resolves(found[0])
@@ -126,25 +126,44 @@ def _names_in(text: str, near: frozenset[str] | None) -> Iterator[tuple[re.Match
         name = re.sub(r"\(.*\)$", "", ticked)
         if _DOTTED.fullmatch(name) and not name.endswith(".py"):
             plain = name == ticked and not re.search(r"[._]|^[A-Z].*[a-z]", name)
-            is_kafkas = bool(re.search(r"[A-Z]", name))  # a method, beside its class
-            is_near = near is None or is_kafkas or name in near or name in ELSEWHERE
-            yield found, is_near if plain else resolves(name)
+            yield found, is_near(name, module) if plain else resolves(name)
 
 
 @cache
-def words_near(path: Path) -> frozenset[str]:
-    """The words of a module's code, of the others of its folder and of those that it imports; modules; Python's."""
+def _paths() -> frozenset[Path]:
+    return frozenset(MODULES.values())
+
+
+@cache
+def _near(path: Path) -> tuple[Path, ...]:
+    """A module, the others of its folder, and those that it imports."""
     imported = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.ImportFrom) and node.module]
     names = [name for node in imported for name in (node.module, *(f"{node.module}.{a.name}" for a in node.names))]
-    others = [MODULES[name] for name in names if name in MODULES]
-    found = set[str]().union(*(_words_of(each) for each in (path, *path.parent.glob("*.py"), *others)))
-    modules = {part for module in MODULES for part in module.split(".")}
-    return frozenset({*found, *modules, *keyword.kwlist, *dir(builtins)})
+    return (path, *path.parent.glob("*.py"), *(MODULES[name] for name in dict.fromkeys(names) if name in MODULES))
+
+
+@cache
+def _parts() -> frozenset[str]:
+    """What modules and folders are called, and what Python has."""
+    return frozenset({part for module in MODULES for part in module.split(".")} | {*keyword.kwlist, *dir(builtins)})
+
+
+def is_near(name: str, path: Path | None) -> bool:
+    """Whether a plain word is one of the code of a module, of the others of its folder or of those that it imports, a
+    module, a method of Kafka's (beside its class), Python's, or one of `ELSEWHERE`. Of other texts: always."""
+    if path is None or name in ELSEWHERE or name in _parts() or re.search(r"[A-Z]", name):
+        return True
+    return any(name in _words_of(each) for each in _near(path))
 
 
 @cache
 def _words_of(path: Path) -> frozenset[str]:
-    return frozenset(re.findall(r"\w+", _COMMENT.sub("", _DOCSTRING.sub("", text_of(path)))))
+    return frozenset(re.findall(r"\w+", _code_of(path)))
+
+
+@cache
+def _code_of(path: Path) -> str:
+    return _COMMENT.sub("", _DOCSTRING.sub("", text_of(path)))
 
 
 @cache
@@ -250,9 +269,8 @@ def _tokens() -> tuple[frozenset[str], frozenset[str]]:
     for name, path in EVERYWHERE.items():
         if name == "tests.test_tidy":
             continue  # it names what must not be there
-        code = _COMMENT.sub("", _DOCSTRING.sub("", text_of(path)))
-        words.update(re.findall(r"\w+", code))
-        quoted.update(re.findall(r"[\w.-]+", code))
+        words.update(_words_of(path))
+        quoted.update(re.findall(r"[\w.-]+", _code_of(path)))
     for path in tracked():
         if path.parent.name in (".ci", "scripts") or path.name in ("Makefile", "docker-compose.yml"):
             words.update(re.findall(r"\w+", text_of(path)))
