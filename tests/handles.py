@@ -77,7 +77,8 @@ def kill_broker_and_start_broker(cluster: Any) -> None:
 def stop_broker(cluster: Any) -> None:
     cluster.create_topic("stopped", replicas={0: [1, 2]})
     cluster.stop_broker(1)
-    until("another leader", lambda: cluster.leader("stopped") == 2)
+    cluster.wait_for_leader("stopped")
+    assert cluster.leader("stopped") == 2, "who is about to end is not waited for as a leader"
     until("a shutdown in order", lambda: any(e["event"] == "broker.shutdown_controlled" for e in cluster.events()))
     cluster.heal()
     cluster.wait_for_full_isr()

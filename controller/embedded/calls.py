@@ -21,7 +21,7 @@ from controller.embedded.backends import Backend, LoopThread
 from controller.embedded.cluster import EmbeddedPlan
 from controller.local.cluster_file import BrokerRow
 from controller.local.fault_file import check_against
-from controller.wire.fault_rows import Fault, FaultError, parse_row
+from controller.wire.fault_rows import Fault, FaultError, Kill, Stop, parse_row
 from controller.wire.types import BrokerId, TopicPartition
 from controller.world.real.net import TcpNetwork
 
@@ -301,7 +301,8 @@ class Handles:
         self.wait_for_leader(*topics, timeout_s=timeout_s)
 
     def wait_for_leader(self, *topics: str, timeout_s: float = LIMIT_S) -> None:
-        """Until every partition of these topics (or of all) has a leader, says every broker. Raises: TimeoutError."""
+        """Until every partition of these topics (or of all) has a leader, says every broker, and none that was killed
+        or stopped. Raises: TimeoutError."""
         self._wait(Condition.LEADER, topics, timeout_s)
 
     def wait_for_no_moves(self, *topics: str, timeout_s: float = LIMIT_S) -> None:
@@ -309,8 +310,13 @@ class Handles:
         self._wait(Condition.NO_MOVES, topics, timeout_s)
 
     def _wait(self, condition: Condition, topics: Sequence[str], timeout_s: float) -> None:
+        downs = [
+            f for f in self._faults.values() if isinstance(f, Kill | Stop) and (f.from_ms, f.until_ms) == (None, None)
+        ]
+        going = {b.id for b in self._brokers_there_are() if any(f.concerns(BrokerId(b.id), b.rack) for f in downs)}
+
         async def wait(admin: AdminClient) -> str | None:
-            return await wait_until(admin, [condition], topics=topics, timeout_s=timeout_s)
+            return await wait_until(admin, [condition], topics=topics, going=going, timeout_s=timeout_s)
 
         missing = self._ask(wait)
         if missing is not None:

@@ -105,6 +105,19 @@ def test_a_handle_refuses_what_there_is_not(
     assert cluster.leader("there") in (1, 2), "nothing is broken"
 
 
+@pytest.mark.parametrize("down", [{"broker": 1}, {"rack": "a"}], ids=str)
+def test_who_is_about_to_end_is_not_waited_for_as_a_leader(down: dict[str, Any]) -> None:
+    """Without a controller nobody takes over; with one it is a race that the wait must not lose."""
+    with KafkaCluster(brokers=2, racks=["a", "b"]) as cluster:
+        cluster.create_topic("t", replicas={0: [1, 2]})
+        cluster.kill_controller()
+        cluster.fault(fault="kill", from_ms=9_999_999_999_999, broker=1)
+        cluster.wait_for_leader("t")
+        cluster.fault(fault="stop", **down)
+        with pytest.raises(TimeoutError, match="t-0 is led by a broker that is about to end, says broker 1"):
+            cluster.wait_for_leader("t", timeout_s=0.1)
+
+
 def test_a_topic_that_nobody_can_make_is_waited_for_as_long_as_said() -> None:
     with KafkaCluster(brokers=1) as cluster:
         cluster.kill_controller()

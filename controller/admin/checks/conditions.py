@@ -34,16 +34,24 @@ class Condition(StrEnum):
 
 
 async def wait_until(
-    admin: AdminClient, conditions: Sequence[Condition], *, topics: Collection[str] = (), timeout_s: float
+    admin: AdminClient,
+    conditions: Sequence[Condition],
+    *,
+    topics: Collection[str] = (),
+    going: Collection[int] = (),
+    timeout_s: float,
 ) -> str | None:
-    """None once all hold at the same look; after `timeout_s`, one line that says what does not. No topics: all."""
+    """None once all hold at the same look; after `timeout_s`, one line that says what does not. No topics: all.
+
+    `going`: brokers that are about to end. What they lead has no leader that will be one.
+    """
     loop = asyncio.get_running_loop()
     limit_s, pause_s = loop.time() + timeout_s, _LOOK_S
     missing: str | None = "the cluster does not answer"
     while True:
         try:
             async with asyncio.timeout_at(max(limit_s, loop.time() + _LEAST_S)):
-                missing = await unmet(admin, conditions, topics)
+                missing = await unmet(admin, conditions, topics, going)
         except (ClusterUnreachable, Refused) as error:
             missing = str(error)
         except TimeoutError:  # a call may take a minute; what the last look saw is still the best that is there
@@ -54,12 +62,14 @@ async def wait_until(
         pause_s = min(2 * pause_s, _LOOK_MAX_S)
 
 
-async def unmet(admin: AdminClient, conditions: Sequence[Condition], topics: Collection[str]) -> str | None:
+async def unmet(
+    admin: AdminClient, conditions: Sequence[Condition], topics: Collection[str], going: Collection[int] = ()
+) -> str | None:
     """What keeps one of them from holding now, in one line. Raises: ClusterUnreachable, Refused."""
     if set(conditions) & {Condition.LEADER, Condition.FULL_ISR}:
         brokers = sorted(await admin.brokers())
         views = dict(zip(brokers, await asyncio.gather(*(_view(admin, b) for b in brokers)), strict=True))
-        missing = trouble(views, topics, is_full=Condition.FULL_ISR in conditions)
+        missing = trouble(views, topics, is_full=Condition.FULL_ISR in conditions, going=going)
         if missing is not None:
             return missing
     if Condition.NO_MOVES in conditions:
@@ -81,7 +91,9 @@ async def _view(admin: AdminClient, broker_id: BrokerId) -> Any:
         return None
 
 
-def trouble(views: Mapping[BrokerId, Any], topics: Collection[str], *, is_full: bool) -> str | None:
+def trouble(
+    views: Mapping[BrokerId, Any], topics: Collection[str], *, is_full: bool, going: Collection[int] = ()
+) -> str | None:
     """What the brokers' answers to Metadata (None: it gave none) lack. No topics: all that there are."""
     if not views:
         return "no broker is registered, says who answers"
@@ -101,6 +113,9 @@ def trouble(views: Mapping[BrokerId, Any], topics: Collection[str], *, is_full: 
         leaderless = [name for name, partition in partitions if partition.leader_id < 0]
         if leaderless:
             return f"{_some(leaderless)} without a leader, says broker {broker_id}"
+        left = [name for name, partition in partitions if partition.leader_id in going]
+        if left:
+            return f"{_some(left)} led by a broker that is about to end, says broker {broker_id}"
         short = [name for name, p in partitions if is_full and set(p.isr_nodes) != set(p.replica_nodes)]
         if short:
             return f"{_some(short)} without a full ISR, says broker {broker_id}"
