@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_sim.apis import api_versions
+from broker_sim.apis.table import ROWS as API_ROWS
 from tests.marked_rows import covered
 
 from .rows import ROWS, SECTIONS, WITHOUT_STEPS
@@ -52,6 +54,21 @@ def test_every_hole_is_in_the_table_of_deviations() -> None:
     assert {key for key in ROWS if key.startswith("X")} <= closed.keys()
     assert all("`" in cells[-1] for cells in (*closed.values(), *kept.values()))
     assert not closed.keys() & kept.keys()
+
+
+def test_the_versions_that_the_document_tells_are_those_that_are_served() -> None:
+    """Where it says of a request what is here, that is what ApiVersions tells of; of `none` it is silent."""
+    served = {_squeezed(key.name): row.versions for key, row in API_ROWS.items()}
+    served["apiversions"] = api_versions.VERSIONS
+    rows = {name: here for names, (_, here, _) in rows_of("Versions of requests").items() for name in names.split(", ")}
+    assert len(rows) > 40
+    for name, here in rows.items():
+        first, last = served.get(_squeezed(name), (None, None))
+        assert here == ("none" if first is None else f"{first}–{last}"), name
+
+
+def _squeezed(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 def rows_of(section: str) -> dict[str, list[str]]:
