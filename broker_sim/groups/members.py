@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from broker_sim.groups.values import MemberEntry, Ticket
-from controller.rules.hashing import scala_map_order
+from controller.rules.hashing import java_hash, scala_order
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Members(dict[str, Member]):
         one that Scala's map has first, whoever voted first. Source: `GroupMetadata.selectProtocol`."""
         common = self.common_protocols()
         votes = Counter(next(name for name in member.protocol_names if name in common) for member in self.values())
-        return max(scala_map_order(list(votes)), key=votes.__getitem__)
+        return max(scala_order(list(votes), java_hash), key=votes.__getitem__)
 
     def assignments(self) -> dict[str, bytes]:
         """What each member was assigned."""

@@ -16,6 +16,7 @@ from controller.core.leader_choice import (
     ReassignElection,
     Strategy,
 )
+from controller.rules.hashing import scala_order
 from controller.wire.types import BrokerId, TopicPartition
 
 NO_SUCH_PARTITION: Final = "The partition does not exist."
@@ -64,29 +65,9 @@ def _buffer(ids: Iterable[int]) -> str:
 
 #: Scala's sets keep the order of insertion up to this size; larger ones are hash tries.
 _SMALL_SET: Final = 4
-_BITS: Final = 5
-_U32: Final = 0xFFFFFFFF
 
 
 def _set(ids: Collection[int]) -> str:
     if len(ids) <= _SMALL_SET:
         return f"Set({', '.join(map(str, ids))})"
-    return f"HashSet({', '.join(map(str, _trie_order(ids)))})"
-
-
-def _trie_order(ids: Iterable[int], shift: int = 0) -> list[int]:
-    """The order of iteration: per node first the elements, then the nodes below, each by five bits of the hash."""
-    slots: dict[int, list[int]] = {}
-    for number in ids:
-        slots.setdefault((_hash(number) >> shift) & 31, []).append(number)
-    groups = [slots[slot] for slot in sorted(slots)]
-    alone = [group[0] for group in groups if len(group) == 1]
-    return alone + [n for group in groups if len(group) > 1 for n in _trie_order(group, shift + _BITS)]
-
-
-def _hash(number: int) -> int:
-    """Scala 2.13 `Hashing.improve`; it is one-to-one, so five bits at a time tell all numbers apart."""
-    h = (number + (~(number << 9) & _U32)) & _U32
-    h ^= h >> 14
-    h = (h + (h << 4)) & _U32
-    return h ^ (h >> 10)
+    return f"HashSet({', '.join(map(str, scala_order(list(ids), int)))})"

@@ -5,7 +5,10 @@ Source: `String.hashCode`, `Utils.abs`; Scala 2.13 `HashMap`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def _signed(value: int) -> int:
@@ -33,16 +36,16 @@ def group_partition(group_id: str, partitions: int) -> int:
     return positive(java_hash(group_id)) % partitions
 
 
-def scala_map_order(names: Sequence[str], shift: int = 0) -> list[str]:
-    """Different names in the order in which an immutable map of Scala has them: a trie of five bits of the hash at a
+def scala_order(keys: Sequence[T], hash_of: Callable[[T], int], shift: int = 0) -> list[T]:
+    """Different keys in the order in which a hash set or map of Scala has them: a trie of five bits of the hash at a
     time, in which who has a place alone comes before those that share one. Of equal hashes the first given."""
-    if len(names) < 2 or shift >= 32:
-        return list(names)
-    places: dict[int, list[str]] = {}
-    for name in names:
-        places.setdefault(_mixed(java_hash(name)) >> shift & 31, []).append(name)
+    if len(keys) < 2 or shift >= 32:
+        return list(keys)
+    places: dict[int, list[T]] = {}
+    for key in keys:
+        places.setdefault(_mixed(hash_of(key)) >> shift & 31, []).append(key)
     in_turn = sorted(places.items(), key=lambda place: (len(place[1]) > 1, place[0]))
-    return [name for _, sharing in in_turn for name in scala_map_order(sharing, shift + 5)]
+    return [key for _, sharing in in_turn for key in scala_order(sharing, hash_of, shift + 5)]
 
 
 def _mixed(value: int) -> int:

@@ -21,7 +21,7 @@ from broker_sim.groups.values import (
     Sync,
     SyncAnswer,
 )
-from controller.rules.hashing import scala_map_order
+from controller.rules.hashing import java_hash, scala_order
 from controller.wire.errors import ErrorCode
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
@@ -101,7 +101,7 @@ class GroupModel:
     def vote(self) -> str:
         common = self.common()
         votes = [next(n for n, _ in seat.said.protocols if n in common) for seat in self.seats.values()]
-        return max(scala_map_order(list(dict.fromkeys(votes))), key=Counter(votes).__getitem__)
+        return max(scala_order(list(dict.fromkeys(votes)), java_hash), key=Counter(votes).__getitem__)
 
     def longest_ms(self) -> int:
         return max((seat.said.rebalance_timeout_ms for seat in self.seats.values()), default=0)

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from controller.rules.hashing import group_partition, java_hash, positive, scala_map_order
+from controller.rules.hashing import group_partition, java_hash, positive, scala_order
 
 LEAST = -2147483648
 
@@ -52,12 +52,12 @@ FIRST = {
 @pytest.mark.parametrize(("first", "names"), [(first, names) for first, rows in FIRST.items() for names in rows])
 def test_what_comes_first_in_a_map_of_scala(first: str, names: str) -> None:
     for given in permutations(names.split()):
-        assert scala_map_order(given)[0] == first
+        assert scala_order(given, java_hash)[0] == first
 
 
 def test_names_that_share_places_come_after_those_that_do_not_and_equal_hashes_as_they_are_given() -> None:
     names = [f"n{number}" for number in range(300)]
-    found = scala_map_order(names)
-    assert sorted(found) == sorted(names) and found == scala_map_order(names[::-1])
-    assert scala_map_order([]) == []
-    assert [scala_map_order(pair) for pair in (["Aa", "BB"], ["BB", "Aa"])] == [["Aa", "BB"], ["BB", "Aa"]]
+    found = scala_order(names, java_hash)
+    assert sorted(found) == sorted(names) and found == scala_order(names[::-1], java_hash)
+    assert scala_order([], java_hash) == []
+    assert [scala_order(pair, java_hash) for pair in (["Aa", "BB"], ["BB", "Aa"])] == [["Aa", "BB"], ["BB", "Aa"]]
