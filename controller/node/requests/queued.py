@@ -106,7 +106,9 @@ async def handle_elect_leaders(node: Node, request: Request) -> Body:
     chosen = body.topic_partitions
     if chosen is None:
         node.check_active()  # without office no partition is known that could say so
-        partitions = frozenset(tp for tp in node.state.all_partitions() if node.state.leadership(tp) is not None)
+        going = node.state.topics_with_deletion_started  # of those brokers know nothing any more
+        ever_led = (tp for tp in node.state.all_partitions() if node.state.leadership(tp) is not None)
+        partitions = frozenset(tp for tp in ever_led if tp.topic not in going)
     else:
         partitions = frozenset(TopicPartition(t.topic, int(p)) for t in chosen for p in t.partitions)
     try:

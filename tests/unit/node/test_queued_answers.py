@@ -78,9 +78,10 @@ def test_an_elected_leader_is_answered_when_it_leads(
 
 
 def test_an_election_of_all_is_answered_when_all_that_were_elected_lead() -> None:
-    """Those that ever had a leader are asked for, and those left out of the answer whose leader stays."""
+    """Those that ever had a leader are asked for, but for deleted ones, and those left out of the answer whose leader
+    stays. Tried with Kafka 3.9.1."""
     stays, early, late, never = (TopicPartition("t", number) for number in range(4))
-    leaders = {stays: led_by(1), early: led_by(2), late: led_by(0), never: None}
+    leaders = {stays: led_by(1), early: led_by(2), late: led_by(0), never: None, TopicPartition("gone", 0): led_by(1)}
 
     async def ask(make: Callable[[int], Any]) -> ElectionAnswer:
         assert make(1).partitions == {stays, early, late}
@@ -92,7 +93,9 @@ def test_an_election_of_all_is_answered_when_all_that_were_elected_lead() -> Non
         leaders[late] = led_by(2)
         assert condition()
 
-    state = SimpleNamespace(leadership=leaders.get, all_partitions=lambda: list(leaders))
+    state = SimpleNamespace(
+        leadership=leaders.get, all_partitions=lambda: list(leaders), topics_with_deletion_started={"gone"}
+    )
     node: Any = SimpleNamespace(loop=SimpleNamespace(ask=ask), wait=wait, state=state, check_active=lambda: None)
     request: Any = SimpleNamespace(api_version=0, body=SimpleNamespace(topic_partitions=None, timeout=5_000))
     answer = asyncio.run(handle_elect_leaders(node, request))
