@@ -13,12 +13,9 @@ from typing import Any, Final
 import duckdb
 
 from broker_sim.replay import out_of_sync
-from broker_sim.replay.questions import QUESTIONS, WHAT_IF, macros
+from broker_sim.replay.questions import QUESTIONS, TABLES, WHAT_IF, macros
 from broker_sim.replay.sql import run
 
-_TABLES: Final = (
-    "isr_history", "comparison", "windows", "absences", "catch_up", "flaps", "reassignments", "measures",
-)  # fmt: skip
 #: Tables that are there where they were asked for, or where a metadata log was read.
 _OPTIONAL: Final = ("what_if", "controllers")
 
@@ -28,7 +25,7 @@ def troubles_of(out: Path, rows: run.Folders, *, scratch: Path, from_ts: int, to
 
     Of each row of an answer only the columns that have a value are there.
     """
-    folders = {name: out / name for name in _TABLES} | dict(rows)
+    folders = {name: out / name for name in TABLES} | dict(rows)
     folders |= {name: out / name for name in _OPTIONAL if (out / name).exists()}
     questions = QUESTIONS | (WHAT_IF if "what_if" in folders else {})
     questions |= out_of_sync.questions(from_ts=from_ts, to_ts=to_ts, of_metadata="controllers" in folders)
@@ -46,10 +43,10 @@ def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
 
 
 def _in_all(found: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    totals = found["totals"][0]
+    totals, partitions = found["totals"][0], found["partitions_in_all"][0]
     return {
         "what_if": found.get("what_if", []),
-        "partitions": totals["partitions"],
+        **partitions,
         "brokers": sorted(row["leader"] for row in found["leaders"]),
         "comparison": {k: v for k, v in totals.items() if not k.endswith("partitions")},
         "windows": {row.pop("window"): row for row in found["windows"]},

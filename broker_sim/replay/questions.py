@@ -59,7 +59,14 @@ def macros(from_ts: int, to_ts: int) -> tuple[str, ...]:
     )
 
 
+#: Each has rows of partitions.
+TABLES: Final = (
+    "isr_history", "comparison", "windows", "absences", "catch_up", "flaps", "reassignments", "measures",
+)  # fmt: skip
 _OF_HISTORY: Final = {
+    "partitions_in_all": f"""
+        SELECT count(*) AS partitions
+        FROM ({" UNION ".join(f"SELECT topic, partition FROM {table}" for table in TABLES)})""",
     "leaders": f"""
         SELECT DISTINCT leader FROM isr_history WHERE event = 'leader' ORDER BY leader LIMIT {10 * BROKERS_MAX}""",
     "changes": "SELECT source, event, count(*) AS count FROM isr_history GROUP BY ALL ORDER BY ALL",
@@ -72,8 +79,7 @@ _SUMMED: Final = ("emitted", "replayed", "matched", "missing", "spurious", "refu
 _SUMS: Final = ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in _SUMMED)
 _OF_COMPARISON: Final = {
     "totals": f"""
-        SELECT count(*) AS partitions,
-            {_SUMS},
+        SELECT {_SUMS},
             coalesce(max(time_error_ms_max), 0) AS time_error_ms_max,
             count(*) FILTER (emitted > 0) AS changed_partitions,
             count(*) FILTER (missing + spurious > 0) AS differing_partitions

@@ -86,6 +86,8 @@ def seconds(text: str) -> float:
 def reason(error: OSError) -> str:
     """What the system says, without its number: `missing.yaml: No such file or directory`."""
     name = f"{error.filename}: " if error.filename is not None else ""
+    if isinstance(error, FileExistsError):  # who makes a folder minds none that is there
+        return f"{name}a file is where a folder is needed"
     return f"{name}{error.strerror or error}"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.flags import EXIT_FAILED, EXIT_USAGE, add_data, count, make_parser, seconds
-from controller.local.processes import rows_from
+from controller.local.processes import news_from
 from controller.wire.log_meanings import MEANINGS
 from controller.wire.types import TopicPartition
 
@@ -59,8 +59,11 @@ def main(argv: Sequence[str]) -> int:
         is_any = True
     if options.follow:
         follow(folder, offsets, passes, show)
-    if not is_any:
+    if not is_any and offsets:
         print("kwob logs: no line is like that", file=sys.stderr)
+    elif not is_any:
+        print(f"kwob logs: there are no logs in {folder}: a cluster that runs there writes them", file=sys.stderr)
+        return EXIT_FAILED
     return 0
 
 
@@ -91,20 +94,12 @@ def follow(folder: Path, offsets: dict[Path, int], passes: Callable[[Row], bool]
     while True:
         found: list[Row] = []
         for path in sorted(folder.glob("*.log")):
-            rows, offsets[path] = _news(path, offsets.get(path, 0))
+            rows, offsets[path] = news_from(path, offsets.get(path, 0))
             found += [{**row, "process": path.stem} for row in rows]
         for row in sorted(found, key=lambda row: str(row.get("ts", ""))):
             if passes(row):
                 show(row)
         time.sleep(_POLL_S)
-
-
-def _news(path: Path, offset: int) -> tuple[list[Row], int]:
-    """The rows since, and where they end. A file that became shorter is another one, that of a new cluster."""
-    try:
-        return rows_from(path, offset if offset <= path.stat().st_size else 0)
-    except FileNotFoundError:  # it was removed meanwhile
-        return [], 0
 
 
 # -- which -------------------------------------------------------------------------------------------------------------
@@ -223,7 +218,7 @@ def command_line() -> argparse.ArgumentParser:
             "kwob logs --topic orders-3 --since 5m",
             "kwob logs --event 'isr.*,partition.*' --broker 2 --json",
         ],
-        exit_codes="0 shown; 1 there is no cluster; 2 wrong arguments; 130 Ctrl-C",
+        exit_codes="0 shown; 1 there is no cluster, or it has no logs; 2 wrong arguments; 130 Ctrl-C",
     )
     add_data(parser)
     parser.add_argument("--follow", action="store_true", help="go on with what comes, until Ctrl-C")

@@ -231,6 +231,14 @@ def rows_from(path: Path, offset: int, *, at_most: int = -1) -> tuple[list[dict[
     return rows, offset + len(whole)
 
 
+def news_from(path: Path, offset: int, *, at_most: int = -1) -> tuple[list[dict[str, Any]], int]:
+    """As `rows_from`, of a file that others may remove. One that became shorter is another, of a new cluster."""
+    try:
+        return rows_from(path, offset if offset <= path.stat().st_size else 0, at_most=at_most)
+    except FileNotFoundError:
+        return [], 0
+
+
 def log_rows(path: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
     """The JSON lines of a log file from `offset` on; lines that are none, and a torn last one, are left out."""
     if not path.exists():

@@ -35,10 +35,10 @@ def write_processes(data: Path, started: Mapping[str, Started]) -> None:
 
 
 def read_processes(data: Path) -> dict[str, Started]:
-    """What was written last; nothing of a file that is torn or not there."""
+    """What was written last; nothing of a file that is torn or not there. An earlier kwob wrote ids alone."""
     try:
         rows = json.loads((data / PROCESSES_FILE).read_text(encoding="utf-8"))
-        found = {str(name): Started(*row) for name, row in rows.items()}
+        found = {str(name): Started(*row) if isinstance(row, list) else Started(row) for name, row in rows.items()}
         return {name: each for name, each in found.items() if each.pid > 1}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

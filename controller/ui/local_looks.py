@@ -11,7 +11,7 @@ from typing import Any, Final
 from controller.local.cluster_file import ClusterError, read_cluster
 from controller.local.fault_file import is_over, now_ms, read_faults, whom
 from controller.local.fault_file import what as what_of
-from controller.local.processes import rows_from
+from controller.local.processes import news_from
 from controller.ui.board import Board
 from controller.wire import log_events as ev
 from controller.wire.fault_rows import FAULT_FILE, FaultError
@@ -78,7 +78,7 @@ class LocalLooks:
             at = -1
             while at != self._offsets.get(path, 0):
                 at = self._offsets.get(path, 0)
-                rows, self._offsets[path] = rows_from(path, at, at_most=_STEP_BYTES)
+                rows, self._offsets[path] = news_from(path, at, at_most=_STEP_BYTES)
                 newest += [{**row, "process": path.stem} for row in rows if self._is_shown(row)]
                 yield
             found += newest

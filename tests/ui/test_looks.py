@@ -223,6 +223,30 @@ def test_others_have_their_turn_while_long_logs_are_read(tmp_path: Path, monkeyp
     assert asyncio.run(turns()) > 100
 
 
+def test_logs_that_go_or_begin_anew_cost_no_line_of_others(tmp_path: Path) -> None:
+    """As when a folder is emptied, and a new cluster started there, while a page looks at it."""
+    logs, board = tmp_path / "logs", Board()
+    logs.mkdir()
+    write_cluster(tmp_path, ClusterRow(bootstrap="b:1", zookeeper="z:2", controllers=[], brokers=[]))
+    looks = LocalLooks(tmp_path, board)
+
+    def shown_after(**lines: str | None) -> list[str]:
+        for name, event in lines.items():
+            path = logs / f"{name}.log"
+            path.unlink(missing_ok=True)
+            if event is None:
+                path.symlink_to(tmp_path / "gone")  # it is listed, and is not there any more when it is read
+            else:
+                path.write_text(json.dumps({"event": event}) + "\n")
+        looks.look()
+        return [row["event"] for row in board.get("events")]
+
+    assert shown_after(a="first", b="a longer one", c=None) == ["first", "a longer one"]
+    assert shown_after(b=None, c="second") == ["first", "a longer one", "second"]
+    assert shown_after(b="anew") == ["first", "a longer one", "second", "anew"]
+    assert shown_after(b="a") == ["first", "a longer one", "second", "anew", "a"]
+
+
 def test_bytes_between_brokers_are_those_that_followers_logs_grew_by(cluster: KafkaCluster) -> None:
     cluster.create_topic("flowing", replicas={0: [1, 2]})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})

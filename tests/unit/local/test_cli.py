@@ -292,7 +292,7 @@ def test_up_says_which_file_is_in_the_way(tmp_path: Path, capsys: pytest.Capture
     write(tmp_path)
     (tmp_path / "logs").write_text("")
     assert up.main(["--data", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"kwob up: {tmp_path / 'logs'}: File exists\n"
+    assert capsys.readouterr().err == f"kwob up: {tmp_path / 'logs'}: a file is where a folder is needed\n"
 
 
 def test_up_goes_on_with_what_the_folder_had(tmp_path: Path) -> None:

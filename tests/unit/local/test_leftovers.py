@@ -90,10 +90,13 @@ def test_what_can_be_no_process_of_a_cluster_is_never_ended(
         return True
 
     monkeypatch.setattr(leftovers, "kill_group", kill)
-    (tmp_path / PROCESSES_FILE).write_text(json.dumps({"zookeeper": [pid, None]}))
-    assert (asyncio.run(end_processes(tmp_path)), ended) == ([], [])
-    (tmp_path / PROCESSES_FILE).write_text(json.dumps({"zookeeper": [2, None]}))
-    assert (asyncio.run(end_processes(tmp_path)), ended) == (["zookeeper (process 2)"], [2])
+    for row in ([pid, None], pid):  # as it is written, and as it was once
+        (tmp_path / PROCESSES_FILE).write_text(json.dumps({"zookeeper": row}))
+        assert (asyncio.run(end_processes(tmp_path)), ended) == ([], [])
+    for row in ([2, None], 2):
+        ended.clear()
+        (tmp_path / PROCESSES_FILE).write_text(json.dumps({"zookeeper": row}))
+        assert (asyncio.run(end_processes(tmp_path)), ended) == (["zookeeper (process 2)"], [2])
 
 
 class Running:

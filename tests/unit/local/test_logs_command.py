@@ -164,6 +164,17 @@ def test_the_last_ones_of_one_moment_stay_in_the_order_in_which_they_were_writte
     ]
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_folder_without_logs_is_told(data: Path, is_there: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    for log in (data / "logs").iterdir():
+        log.unlink()
+    if not is_there:
+        (data / "logs").rmdir()
+    assert logs_command.main(["--data", str(data)]) == 1
+    why = f"kwob logs: there are no logs in {data / 'logs'}: a cluster that runs there writes them\n"
+    assert capsys.readouterr() == ("", why)
+
+
 def test_that_no_line_is_like_that_is_told(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert logs_command.main(["--data", str(data), "--topic", "nosuch"]) == 0
     assert capsys.readouterr() == ("", "kwob logs: no line is like that\n")

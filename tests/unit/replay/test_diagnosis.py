@@ -73,6 +73,14 @@ def test_of_equal_ones_the_first_is_named_in_whatever_order_they_stand(tmp_path:
     assert answers[0]["windows"]["offline"]["worst"] == "t-2", "by number, not by text"
 
 
+def test_partitions_are_counted_whichever_table_alone_knows_them(tmp_path: Path) -> None:
+    """Of one that never had a leader no rules were replayed, and findings name it all the same."""
+    row = {"topic": "t", "event": "assign", "source": "emitted"}
+    rows = {name: [row | {"partition": n} for n in (0, own)] for own, name in enumerate(SCHEMAS, 1)}
+    rows["windows"] = [window(n, 1) for n in (0, 3)]
+    assert asked(tmp_path, **rows)["partitions"] == 1 + len(SCHEMAS)
+
+
 def test_windows_that_are_open_count_apart(tmp_path: Path) -> None:
     rows = [window(1, 700), window(1, 300), window(2, 9_000, is_open=True)]
     offline = asked(tmp_path, windows=rows)["windows"]["offline"]
