@@ -56,7 +56,8 @@ def _parser(prog: str, what: str, examples: Sequence[str], exit_codes: str, time
 
 def _bootstrap(options: argparse.Namespace) -> str:
     """Raises: ClusterError."""
-    return str(options.bootstrap_server or read_cluster(options.data).bootstrap)
+    given: str | None = options.bootstrap_server
+    return read_cluster(options.data).bootstrap if given is None else given
 
 
 def _topics(options: argparse.Namespace) -> list[str]:

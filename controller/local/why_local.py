@@ -92,8 +92,10 @@ async def run(options: argparse.Namespace, machine: Machine) -> int:
         except ClusterError as error:
             machine.err.write(f"kwob why: {error}\n")
             return 1
-        options.bootstrap_server = options.bootstrap_server or row.bootstrap
-        options.zookeeper = options.zookeeper or row.zookeeper
+        if options.bootstrap_server is None:
+            options.bootstrap_server = row.bootstrap
+        if options.zookeeper is None:
+            options.zookeeper = row.zookeeper
         locally = look(options.data, row)
     return await explain(options, machine, _connector, locally, default_data())
 

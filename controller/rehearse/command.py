@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
 def _main(options: argparse.Namespace) -> int:
     out: Path | None = options.out
     try:
-        conditions = parse_conditions(options.fail_on)
+        conditions = () if options.fail_on is None else parse_conditions(options.fail_on)
         scenario = load(options.scenario, cluster=options.cluster)
         if options.seed is not None:
             scenario = scenario.model_copy(update={"seed": options.seed})
@@ -91,7 +91,6 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fail-on",
         metavar="LIST",
-        default="",
         help=f"{', '.join(CONDITIONS)}, eta>2h",
     )
     parser.add_argument("--json", action="store_true", help="the outcome as one JSON object on standard output")

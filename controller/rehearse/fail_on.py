@@ -76,7 +76,7 @@ def _eta(limit_ms: int) -> Check:
 
 def parse_conditions(text: str) -> tuple[Check, ...]:
     """`offline,eta>2h` as checks. Raises FailOnError."""
-    return tuple(_condition(part.strip()) for part in text.split(",") if part.strip())
+    return tuple(_condition(part.strip()) for part in text.split(","))
 
 
 def _condition(text: str) -> Check:

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from controller.rehearse.clock import clock
-from controller.rehearse.scenario import AddBroker, Reassign, Scenario, ScenarioError, parse_bytes, targets_of
+from controller.rehearse.scenario import AddBroker, Reassign, Scenario, ScenarioError, targets_of
 from controller.rehearse.warnings import NEVER_ENDS
+from controller.wire.sizes import parse_bytes
 
 #: Throttles that are tried lie so far apart, and over so many steps below what the narrowest link lets through.
 _STEP: Final = 10**0.1

@@ -33,12 +33,13 @@ from controller.rehearse.plan import (
     without_moves,
 )
 from controller.rehearse.printing import bare_table, wide_console
-from controller.rehearse.scenario import Scenario, ScenarioError, parse_bytes
+from controller.rehearse.scenario import Scenario, ScenarioError
 from controller.rehearse.scenario_file import load
 from controller.rehearse.sweep import at_least_one
 from controller.rehearse.variants import Variant, with_throttle
 from controller.rehearse.workers import run_in_processes
 from controller.wire.cluster_file import ClusterFileError
+from controller.wire.sizes import parse_bytes
 from controller.world.crew import WorkerLost
 from controller.world.exit_codes import INTERRUPTED
 from controller.world.whole_files import check_place, write_whole

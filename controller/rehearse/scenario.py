@@ -14,15 +14,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, field_validator
 
-from controller.wire.cluster_file import SIZE_MAX, ClusterShape
+from controller.wire.cluster_file import ClusterShape
 from controller.wire.fault_scenario import parse_time_ms
+from controller.wire.sizes import parse_bytes
 from controller.wire.types import TopicPartition
 
 
@@ -34,24 +33,6 @@ class ScenarioError(ValueError):
 END_MAX_MS: Final = 31 * 86_400_000
 #: Of a broker: controllers of a rehearsal have ids above those of all brokers, and an id has 31 bits.
 ID_MAX: Final = 2_147_483_000
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*((?:[kmgt]i?)?b?)(?:/s)?", re.IGNORECASE)
-_FACTORS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def parse_bytes(value: Any) -> float:
-    """`50MB`, `1.5 GiB/s`, or a number of bytes. Raises ValueError, naming what is allowed; for `1Gb`, too: a link's
-    speed in bits, of which eight are a byte."""
-    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
-    if found is None:
-        raise ValueError(f"{value!r} is no size; expected for example 50MB, 1.5GiB or a number of bytes")
-    if found[2][:1].isupper() and found[2].endswith("b"):
-        raise ValueError(f"{value!r}: Gb and Mb are bits; write it in bytes: 1Gb is 125MB")
-    unit = found[2].lower()
-    base: int = 1024 if "i" in unit else 1000
-    size = Decimal(found[1]) * base ** _FACTORS[unit[:1].replace("b", "")]
-    if size > SIZE_MAX:
-        raise ValueError(f"{value!r} is more than {SIZE_MAX} bytes")
-    return float(size)
 
 
 def parse_ms(value: Any) -> int:
@@ -294,10 +275,10 @@ def targets_of(
         if not ids or len(set(ids)) != len(ids):
             raise ScenarioError(f"{where(number)}: {topic_partition}: replicas {list(ids)} are empty or name one twice")
         dirs = row.get("log_dirs", ["any"] * len(ids))
-        if not isinstance(dirs, (list, tuple)) or len(dirs) != len(ids):
+        if not isinstance(dirs, (list, tuple)) or [type(one) for one in dirs] != [str] * len(ids):
             raise ScenarioError(
-                f"{where(number)}: {topic_partition}: log_dirs must be a list of {len(ids)}, one for each of replicas "
-                f"{list(ids)}, not {dirs!r}"
+                f"{where(number)}: {topic_partition}: log_dirs must be a list of {len(ids)} texts, one for each of "
+                f"replicas {list(ids)}, not {dirs!r}"
             )
         if topic_partition in targets:
             first = list(targets[topic_partition])

@@ -52,6 +52,8 @@ _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     ]
     for kind in EVENT_TYPES
 }  # fmt: skip
+#: In a plan: whichever directory the broker chooses.
+_ANY_DIR: Final = "any"
 
 
 @seldom_collected()
@@ -277,6 +279,8 @@ def _with_plan(event: Reassign, path: Path, where: str) -> tuple[Reassign, Calla
         raise ScenarioError(f"{where}: file: {event.file} has no list `partitions` of objects")
     if document.get("version", 1) != 1:
         raise ScenarioError(f"{where}: file: {event.file} is of version {document['version']!r}; expected version 1")
+    if not rows:
+        raise ScenarioError(f"{where}: file: {event.file}: partitions: is empty; expected at least one to be moved")
     name = event.file
     return (
         event.model_copy(update={"partitions": tuple(rows)}),
@@ -285,6 +289,7 @@ def _with_plan(event: Reassign, path: Path, where: str) -> tuple[Reassign, Calla
 
 
 def _check_plan(event: Reassign, cluster: ClusterShape, ids: set[int], row_at: Callable[[int], str]) -> None:
+    dirs = {b.id: [log_dir.path for log_dir in b.log_dirs] for b in cluster.brokers if b.log_dirs}
     for number, (topic_partition, replicas) in enumerate(targets_of(event, row_at).items()):
         topic = cluster.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition >= len(topic.partitions):
@@ -296,6 +301,12 @@ def _check_plan(event: Reassign, cluster: ClusterShape, ids: set[int], row_at: C
             raise ScenarioError(
                 f"{row_at(number)}: {topic_partition}: the cluster has no broker {missing[0]}; it has {has}"
             )
+        for replica, log_dir in zip(replicas, event.partitions[number].get("log_dirs", ()), strict=False):
+            if log_dir != _ANY_DIR and replica in dirs and log_dir not in dirs[replica]:
+                raise ScenarioError(
+                    f"{row_at(number)}: {topic_partition}: log_dirs: broker {replica} has no directory {log_dir!r}; "
+                    f"there are {_ANY_DIR}, {_some(dirs[replica])}"
+                )
 
 
 def _first(error: ValidationError) -> str:

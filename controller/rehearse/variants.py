@@ -14,8 +14,9 @@ from typing import Any, Final
 from controller.rehearse.clock import clock
 from controller.rehearse.exposure import Loss
 from controller.rehearse.run import rehearse
-from controller.rehearse.scenario import AddBroker, Kill, Reassign, Scenario, ScenarioError, parse_bytes, parse_ms
+from controller.rehearse.scenario import AddBroker, Kill, Reassign, Scenario, ScenarioError, parse_ms
 from controller.wire.cluster_file import BrokerShape, ClusterShape
+from controller.wire.sizes import parse_bytes
 
 _NO_CLUSTER: Final = ClusterShape(brokers=(BrokerShape(id=0),))
 #: Moments of `--at` that are found: the loss takes most offline; most moves or lags; the fullest link is so full.

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from controller.wire.document_errors import NotYaml, Place, WrongPlace, first_error, line_of, read
+from controller.wire.sizes import SIZE_MAX
 from controller.wire.types import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, ReplicaAssignment, TopicPartition
 
 #: The version of this form. A file of another one is refused: what its fields mean may have changed.
@@ -22,9 +23,6 @@ VERSION: Final = 1
 #: Topics that Kafka makes for itself, in any version that a file may be of. Other names may begin with underscores:
 #: people chose them. Source: `Topic.INTERNAL_TOPICS` of 3.9 and 4.x.
 KAFKAS_OWN_TOPICS: Final = INTERNAL_TOPICS
-
-#: Kafka counts bytes in 63 bits.
-SIZE_MAX: Final = 2**63 - 1
 
 NonNegative = Annotated[int, Field(ge=0)]
 Size = Annotated[int, Field(ge=0, le=SIZE_MAX)]

@@ -21,11 +21,11 @@ from controller.admin.snapshot.take import Notes, Step, take
 from controller.admin.toolkit.machine import Machine, run_main
 from controller.wire.cluster_file import ClusterShape, dump
 from controller.wire.errors import KafkaError
+from controller.wire.sizes import parse_bytes
 from controller.world.help_text import help_end
 from controller.world.whole_files import NoPlace, check_place, write_whole
 
-_UNITS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
-#: No number of bytes or seconds is above it; of 400 digits it would be infinite.
+#: No number of seconds is above it; of 400 digits it would be infinite.
 _MOST: Final = 2**63
 #: There the second topic has a thousandth of the first.
 _SKEW_MOST: Final = 10.0
@@ -161,12 +161,10 @@ def _count(text: str) -> int:
 
 
 def _size(text: str) -> int:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([kmgtp]?)b?", text.lower())
-    if match is None or float(match[1]) > _MOST:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 500MB, 1.5TB or a number of bytes")
-    if match[2].upper() in text and text.endswith("b") and match[2]:
-        raise argparse.ArgumentTypeError(f"{text!r}: Gb and Mb are bits; write it in bytes: 1Gb is 125MB")
-    return int(float(match[1]) * _UNITS[match[2]])
+    try:
+        return int(parse_bytes(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _skew(text: str) -> float:

@@ -427,7 +427,8 @@ groups: {billing: {lag: {payments-eu-0: 4}}}
 @pytest.mark.parametrize(
     ("flag", "value", "complaint"),
     [
-        ("--bytes", "9" * 400, "is no size"),
+        ("--bytes", "9" * 400, "is more than 9223372036854775807 bytes"),
+        ("--bytes", "much", "'much' is no size; expected for example 50MB"),
         ("--for", "9" * 400, "is no length of time"),
         ("--in-rate", "1Gb", "'1Gb': Gb and Mb are bits; write it in bytes: 1Gb is 125MB"),
     ],

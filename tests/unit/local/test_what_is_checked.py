@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller import cli
 from controller.admin.checks.truth import PartitionTruth, Truth, read_truth
 from controller.admin.cluster.failures import ToolFailure
 from controller.local import check
 from controller.local.check import judged
+from controller.local.cluster_file import ClusterRow, write_cluster
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
 from controller.wire.zk_operations import Create, ZkCode, ZkRefused
 from controller.wire.znode_json import ZnodeError
@@ -99,3 +102,20 @@ def test_a_znode_that_nobody_can_read_ends_a_check_in_words(
     monkeypatch.setattr(check, "_check", fails)
     assert check.check_main(["--bootstrap-server", "b0:9092"]) == 1
     assert capsys.readouterr().err == f"kwob check: {flaw}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check"],
+        ["wait", "--until", "leader"],
+        ["why", "t"],
+    ],
+)
+def test_an_empty_address_is_not_that_of_the_folders_cluster(
+    argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is a variable that a script never set: else another cluster would be found well."""
+    write_cluster(tmp_path, ClusterRow(bootstrap="127.0.0.1:1", zookeeper="127.0.0.1:1", controllers=[], brokers=[]))
+    assert cli.main([*argv, "--bootstrap-server", "", "--data", str(tmp_path)]) == 1
+    assert "No resolvable bootstrap urls given in bootstrap.servers" in capsys.readouterr().err

@@ -60,7 +60,9 @@ def test_moves_that_end_too_late_or_never_fail(end_ms: int | None, moving: int, 
     assert bool(said) is fails
 
 
-@pytest.mark.parametrize("text", ["of-fline", "eta", "eta>", "eta>x", "eta<1m"])
+@pytest.mark.parametrize("text", ["of-fline", "eta", "eta>", "eta>x", "eta<1m", "", " "])
 def test_what_is_no_condition_is_refused(text: str) -> None:
-    with pytest.raises(FailOnError, match="--fail-on"):
-        parse_conditions(f"offline,{text}")
+    """An empty text, too: it is a variable that a script never set, and would let everything pass."""
+    for words in (text, f"offline,{text}", f"{text},offline"):
+        with pytest.raises(FailOnError, match="--fail-on"):
+            parse_conditions(words)

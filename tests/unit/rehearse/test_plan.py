@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from controller.rehearse.plan import Verdict, size
 from controller.rehearse.plan_command import main
 from controller.rehearse.run import rehearse
-from controller.rehearse.scenario import parse_bytes
 from controller.rehearse.scenario_file import load
+from controller.wire.sizes import parse_bytes
 from tests.worlds.rehearsals import GB, brokers, play, topic, write
 
 CLUSTER: dict[str, Any] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.rehearse.scenario import Reassign, ScenarioError, parse_bytes
+from controller.rehearse.scenario import Reassign, ScenarioError
 from controller.rehearse.scenario_file import load
 from controller.wire import cluster_file
 from controller.wire.cluster_file import ClusterFileError
@@ -254,11 +253,35 @@ def test_acks_is_all_or_a_one(acks: Any, tmp_path: Path) -> None:
     assert load(write(tmp_path, cluster=CLUSTER, acks=acks)).acks == str(acks)
 
 
-@pytest.mark.parametrize("dirs", [["any"], ["any"] * 4, "any", None], ids=["fewer", "more", "a text", "null"])
+@pytest.mark.parametrize("dirs", [["any"], ["any"] * 4, "any", None, ["any", 1, "any"]], ids=str)
 def test_a_plan_names_a_dir_for_each_replica_or_none_at_all(dirs: Any, tmp_path: Path) -> None:
     row = {"topic": "t", "partition": 1, "replicas": [3, 1, 2], "log_dirs": dirs}
-    with pytest.raises(ScenarioError, match="t-1: log_dirs must be a list of 3, one for each of replicas"):
+    with pytest.raises(ScenarioError, match="t-1: log_dirs must be a list of 3 texts, one for each of replicas"):
         load(write(tmp_path, cluster=CLUSTER, events=[{"do": "reassign", "partitions": [row]}]))
+
+
+def test_a_plan_names_dirs_that_its_brokers_have(tmp_path: Path) -> None:
+    """Where the cluster file says which these are: brokers refuse a plan with others when it has begun."""
+    dirs_of = {n: [{"path": f"/{n}{name}"} for name in "ab"[:n]] for n in range(4)}
+    cluster = {**CLUSTER, "brokers": [{"id": n, "log_dirs": dirs} for n, dirs in dirs_of.items()]}
+
+    def planned(*dirs: str) -> list[dict[str, Any]]:
+        return [
+            {"do": "add_broker", "id": 7},
+            {"do": "reassign", "partitions": [
+                {"topic": "t", "partition": 0, "replicas": [1, 2]},
+                {"topic": "t", "partition": 1, "replicas": [0, 7, 1, 2], "log_dirs": dirs},
+            ]},
+        ]  # fmt: skip
+
+    for dirs in (("/x", "/y", "/1a", "/2b"), ("any",) * 4, ("any", "/", "any", "/2a")):
+        load(write(tmp_path, cluster=cluster, events=planned(*dirs)))
+    for dirs, message in (
+        (("any", "any", "/1b", "/2a"), "broker 1 has no directory '/1b'; there are any, /1a"),
+        (("any", "any", "/1a", "/1a"), "broker 2 has no directory '/1a'; there are any, /2a, /2b"),
+    ):
+        with pytest.raises(ScenarioError, match=f"row 2 of partitions: t-1: log_dirs: {message}"):
+            load(write(tmp_path, cluster=cluster, events=planned(*dirs)))
 
 
 def test_days_are_times(tmp_path: Path) -> None:
@@ -290,6 +313,7 @@ WRONG_PLANS = [
     ("c", r"plan.json, line 3: the cluster has no partition t-2; there are 0 to 1"),
     ("d", r"plan.json, line 3: the cluster has no partition u-0; there are t"),
     ('{"version": 2, "partitions": []}', r"line 3: file: plan.json is of version 2; expected version 1"),
+    ('{"partitions": []}', r"line 3: file: plan.json: partitions: is empty; expected at least one to be moved"),
     ("e", r"plan.json, line 3: t-0: replicas \[1, 1\] are empty or name one twice"),
 ]
 ROWS = {
@@ -378,37 +402,6 @@ def test_any_text_is_a_cluster_or_refused_in_words(text: str) -> None:
         cluster_file.parse(text)
     except ClusterFileError as error:
         assert "cluster.yaml" in str(error)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("50MB", 50e6),
-        ("1.5 GiB/s", 1.5 * 2**30),
-        (17, 17),
-        ("10k", 1e4),
-        ("2TB", 2e12),
-        ("64KiB", 65536),
-        ("5B", 5),
-        ("9b", 9),
-        ("3mb", 3e6),
-    ],
-)
-def test_sizes(text: Any, size: float) -> None:
-    assert parse_bytes(text) == size
-
-
-@pytest.mark.parametrize("text", ["5i", "5ib", "5iB/s", "5 bk", "1e6", "-5MB", "MB", "", None, True])
-def test_what_is_no_size(text: Any) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"{text!r} is no size; expected for example 50MB")):
-        parse_bytes(text)
-
-
-@pytest.mark.parametrize("text", ["1Gb", "10 Gb/s", "100Mb", "8Kib"])
-def test_bits_are_no_bytes(text: str) -> None:
-    """A link's speed is told so; taken for bytes it would be eight links."""
-    with pytest.raises(ValueError, match=re.escape(f"{text!r}: Gb and Mb are bits; write it in bytes: 1Gb is 125MB")):
-        parse_bytes(text)
 
 
 WRONG_LINES = [
