@@ -99,7 +99,10 @@ async def _facts(
     if options.bootstrap_server is None and options.zookeeper is None:
         raise ToolFailure("name a cluster: --bootstrap-server H:P, --zookeeper H:P, or --data of a kwob cluster")
     until = asyncio.get_running_loop().time() + ANSWER_S
-    keeper = ZkInTime(connect(options.zookeeper), until) if options.zookeeper is not None else None
+    try:
+        keeper = ZkInTime(connect(options.zookeeper), until) if options.zookeeper is not None else None
+    except ValueError as error:
+        raise ToolFailure(f"--zookeeper: {error}") from error
     try:
         return await _ask(options, machine, keeper, until, locally)
     finally:

@@ -13,7 +13,7 @@ import pytest
 from controller import cli
 from controller.admin.checks.truth import PartitionTruth, Truth, read_truth
 from controller.admin.cluster.failures import ToolFailure
-from controller.local import check
+from controller.local import check, why_local
 from controller.local.check import judged
 from controller.local.cluster_file import ClusterRow, write_cluster
 from controller.wire.types import Broker, BrokerId, Endpoint, LeaderAndIsr, ReplicaAssignment, TopicPartition
@@ -104,18 +104,38 @@ def test_a_znode_that_nobody_can_read_ends_a_check_in_words(
     assert capsys.readouterr().err == f"kwob check: {flaw}\n"
 
 
+EMPTY = "No resolvable bootstrap urls given in bootstrap.servers"
+
+
 @pytest.mark.parametrize(
-    "argv",
+    ("argv", "why"),
     [
-        ["check"],
-        ["wait", "--until", "leader"],
-        ["why", "t"],
+        (["check", "--bootstrap-server", ""], EMPTY),
+        (["wait", "--until", "leader", "--bootstrap-server", ""], EMPTY),
+        (["why", "t", "--zookeeper", ""], "zookeeper.connect '' names no server; expected host:port"),
+        (["why", "t", "--zookeeper", "h:port"], "zookeeper.connect 'h:port' has no address of a server"),
     ],
 )
-def test_an_empty_address_is_not_that_of_the_folders_cluster(
-    argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_address_that_is_none_is_told_and_is_not_that_of_the_folders_cluster(
+    argv: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is a variable that a script never set: else another cluster would be found well."""
+    """An empty one is a variable that a script never set: else another cluster would be found well."""
     write_cluster(tmp_path, ClusterRow(bootstrap="127.0.0.1:1", zookeeper="127.0.0.1:1", controllers=[], brokers=[]))
-    assert cli.main([*argv, "--bootstrap-server", "", "--data", str(tmp_path)]) == 1
-    assert "No resolvable bootstrap urls given in bootstrap.servers" in capsys.readouterr().err
+    assert cli.main([*argv, "--data", str(tmp_path)]) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_who_asks_why_is_answered_for_the_address_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def explain(options: argparse.Namespace, *_: object) -> int:
+        asked.append((options.bootstrap_server, options.zookeeper))
+        return 0
+
+    monkeypatch.setattr(why_local, "explain", explain)
+    write_cluster(tmp_path, ClusterRow(bootstrap="b:1", zookeeper="z:1", controllers=[], brokers=[]))
+    for given in ([], ["--bootstrap-server", "", "--zookeeper", ""], ["--bootstrap-server", "c:1"]):
+        why_local.main(["t", "--data", str(tmp_path), *given])
+    assert asked == [("b:1", "z:1"), ("", ""), ("c:1", "z:1")]
