@@ -25,6 +25,8 @@ BOUNDS = [
     ("the brokers' in ms before minutes", {}, {"log.retention.ms": "1000", "log.retention.minutes": "60"}, 10),
     ("in minutes before hours", {}, {"log.retention.minutes": "60", "log.retention.hours": "9"}, 36_000),
     ("in hours", {}, {"log.retention.hours": "1"}, 36_000),
+    ("no time at all", {"retention.ms": "0"}, {}, 0),
+    ("no bytes at all", {"retention.bytes": "0"}, {"log.retention.bytes": "9"}, 0),
     ("a time without an end, of the topic", {"retention.ms": "-1"}, {"log.retention.ms": "1000"}, EVER),
     ("a time without an end, in ms", {}, {"log.retention.ms": "-1", "log.retention.hours": "1"}, EVER),
     ("a time without an end, in minutes", {}, {"log.retention.minutes": "-1"}, EVER),
