@@ -122,19 +122,15 @@ def likeness(shape: ClusterShape, scale: Fraction) -> Likeness:
         remarks.append("the file is of a KRaft cluster; this one has a ZooKeeper-mode controller")
     has_racks = any(broker.rack is not None for broker in shape.brokers)
     racks = {b.id: b.rack if b.rack is not None or not has_racks else UNKNOWN_RACK for b in shape.brokers}
-    if has_racks and UNKNOWN_RACK in racks.values():
-        unknown = ", ".join(str(b.id) for b in shape.brokers if b.rack is None)
-        remarks.append(f"no rack is known of broker {unknown}: it is in rack {UNKNOWN_RACK}")
+    if has_racks and (unknown := [str(b.id) for b in shape.brokers if b.rack is None]):
+        remarks.append(f"no rack is known of broker {', '.join(unknown)}: it is in rack {UNKNOWN_RACK}")
     topics, moving = [], 0
     for name, topic in shape.topics.items():
         if name in KAFKAS_OWN_TOPICS:
             remarks.append(f"{name} is not made: brokers make it when it is needed")
             continue
         moving += sum(bool(p.adding_replicas or p.removing_replicas) for p in topic.partitions)
-        replicas = tuple(
-            tuple(BrokerId(r) for r in p.replicas if r not in p.adding_replicas) or tuple(map(BrokerId, p.replicas))
-            for p in topic.partitions
-        )
+        replicas = tuple(tuple(BrokerId(r) for r in p.replicas if r not in p.adding_replicas) for p in topic.partitions)
         topics.append(
             TopicToMake(
                 name=name,
@@ -147,7 +143,7 @@ def likeness(shape: ClusterShape, scale: Fraction) -> Likeness:
         remarks.append(f"{moving} partitions are being moved in the file; here they are where they were before")
     return Likeness(
         brokers=racks,
-        log_dirs=max((len(broker.log_dirs) for broker in shape.brokers), default=1) or 1,
+        log_dirs=max(1, *(len(broker.log_dirs) for broker in shape.brokers)),
         settings=_known_settings({**_of_groups_topic(shape), **shape.configs}, remarks),
         broker_configs={BrokerId(b.id): b.configs for b in shape.brokers if b.configs},
         topics=tuple(topics),
@@ -158,7 +154,7 @@ def likeness(shape: ClusterShape, scale: Fraction) -> Likeness:
 def _of_groups_topic(shape: ClusterShape) -> dict[str, str]:
     """What gives `__consumer_offsets` its shape: by it a group has the same partition, so the same coordinator."""
     topic = shape.topics.get(GROUP_METADATA_TOPIC)
-    if topic is None or not topic.partitions:
+    if topic is None:
         return {}
     factor = min(len(p.replicas) for p in topic.partitions)
     counts = {"offsets.topic.num.partitions": len(topic.partitions), "offsets.topic.replication.factor": factor}

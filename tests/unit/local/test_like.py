@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from controller.embedded.alike import planned
+from controller.local import like as like_module
 from controller.local.cluster_file import ClusterError
 from controller.local.like import RECORD_BYTES, differs, likeness, parse_scale, read_like
 from controller.local.load import client, fill
@@ -129,6 +130,86 @@ def test_what_differs_from_the_file_is_said() -> None:
         assert words in told
 
 
+MOVED = "1 partitions are being moved in the file; here they are where they were before"
+#: a cluster file besides its brokers -> what is made of it
+SHAPES: list[tuple[str, dict[str, Any]]] = [
+    ("", {"brokers": {1: None}, "log_dirs": 1, "settings": (), "remarks": ()}),
+    (
+        "topics: {__consumer_offsets: {partitions: [[1, 2, 3], [1, 2], [1, 2, 3]]}}",
+        {"settings": ("offsets.topic.num.partitions=3", "offsets.topic.replication.factor=2")},
+    ),
+    (
+        "topics: {t: {partitions: [{replicas: [1, 2], removing_replicas: [2]}, {replicas: [1], adding_replicas: []}]}}",
+        {"replicas": ((1, 2), (1,)), "remarks": (MOVED,)},
+    ),
+    (
+        "topics: {t: {configs: {retention.ms: '5'}, partitions: [[1]]}}",
+        {"configs": {"retention.ms": "5"}, "remarks": ()},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rest", "expected"), SHAPES, ids=[row[0] or "nothing else" for row in SHAPES])
+def test_what_is_made_of_a_shape(rest: str, expected: dict[str, Any]) -> None:
+    ids = (1, 2, 3) if rest else (1,)
+    made = likeness(parse(f"brokers: [{', '.join(f'{{id: {n}}}' for n in ids)}]\n{rest}"), Fraction(1))
+    of_topic = {"replicas": made.topics[0].replicas, "configs": dict(made.topics[0].configs)} if made.topics else {}
+    found = {name: of_topic[name] if name in of_topic else getattr(made, name) for name in expected}
+    assert found == expected
+
+
+def test_tiered_storage_is_left_out() -> None:
+    """There is none here: the topic could not be made."""
+    text = "brokers: [{id: 1}]\ntopics: {t: {configs: {remote.storage.enable: 'true'}, partitions: [[1]]}}"
+    made = likeness(parse(text), Fraction(1))
+    assert dict(made.topics[0].configs) == {}
+    assert made.remarks[0].startswith("topic t: remote.storage.enable left out: ")
+
+
+def test_some_racks_that_are_unknown_are_one_rack_and_none_at_all_are_none() -> None:
+    some = likeness(parse("brokers: [{id: 1, rack: a}, {id: 2}, {id: 3}]"), Fraction(1))
+    assert (some.brokers, some.remarks) == (
+        {1: "a", 2: "unknown", 3: "unknown"}, ("no rack is known of broker 2, 3: it is in rack unknown",),
+    )  # fmt: skip
+    none = likeness(parse("brokers: [{id: 1}, {id: 2}]"), Fraction(1))
+    assert (none.brokers, none.remarks) == ({1: None, 2: None}, ())
+    named_so = likeness(parse("brokers: [{id: 1, rack: a}, {id: 2, rack: unknown}]"), Fraction(1))
+    assert (named_so.brokers, named_so.remarks) == ({1: "a", 2: "unknown"}, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks", "why"),
+    [
+        ("topics: {t: {partitions: [{replicas: [1], bytes: 5000}]}}", True, "--like with data needs"),
+        ("topics: {t: {partitions: [{replicas: [1], bytes: 5}]}}", True, None),
+        ("topics: {t: {partitions: [{replicas: [1], bytes: 5000}]}}", False, None),
+    ],
+)
+def test_who_can_write_no_records_is_asked_for_none(
+    text: str, lacks: bool, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(like_module, "lacking", lambda extras: extras if lacks else [])
+    monkeypatch.setattr(like_module, "what_to_install", lambda what, extras: f"{what} needs {extras[0]}")
+    file = tmp_path / "c.yaml"
+    file.write_text(f"brokers: [{{id: 1}}]\n{text}")
+    if why is None:
+        assert read_like(file, Fraction(1), free_bytes=1 << 40).topics
+        return
+    with pytest.raises(ClusterError, match=why):
+        read_like(file, Fraction(1), free_bytes=1 << 40)
+
+
+@pytest.mark.parametrize("count", [200, 201])
+def test_no_more_brokers_than_run_here(count: int, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("brokers: [" + ", ".join(f"{{id: {n}}}" for n in range(count)) + "]")
+    if count == 200:
+        assert len(read_like(file, Fraction(1), free_bytes=0).brokers) == count
+        return
+    with pytest.raises(ClusterError, match="has 201 brokers, and 200 is the most that runs here"):
+        read_like(file, Fraction(1), free_bytes=0)
+
+
 @pytest.mark.parametrize(
     ("text", "scale"), [("1/1000", Fraction(1, 1000)), ("0.5", Fraction(1, 2)), ("0", Fraction(0))]
 )
@@ -176,6 +257,9 @@ def test_the_share_that_would_fit_does(tmp_path: Path, free: int, scale: Fractio
 )
 def test_a_file_that_is_none(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "c.yaml").write_text(text)
+    (tmp_path / "latin.yaml").write_bytes("# ü".encode("latin-1"))
+    with pytest.raises(ClusterError, match="utf-8"):
+        read_like(tmp_path / "latin.yaml", Fraction(1), free_bytes=1 << 40)
     with pytest.raises(ClusterError, match=words):
         read_like(tmp_path / "c.yaml", Fraction(1), free_bytes=1 << 40)
     with pytest.raises(ClusterError, match="cannot be read"):

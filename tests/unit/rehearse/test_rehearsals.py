@@ -274,6 +274,27 @@ def test_a_broker_joins_and_topics_are_spread_to_it(tmp_path: Path) -> None:
     assert outcome.samples[-1].used_bytes[4] >= 1.999 * GB
 
 
+def test_topics_that_are_spread_stay_spread_over_racks(tmp_path: Path) -> None:
+    """The one broker of the other rack keeps all: what it has nobody else may have."""
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(2, racks="ab"), "topics": {"t": topic(*[[1, 2]] * 12, bytes=1000)}},
+        events=[{"do": "add_broker", "at": 5, "id": 3, "rack": "a", "spread": True}],
+    )
+    used = outcome.samples[-1].used_bytes
+    assert {broker: round(size) for broker, size in used.items()} == {1: 6_000, 2: 12_000, 3: 6_000}
+
+
+def test_a_move_that_has_ended_when_it_is_cancelled_is_no_refusal(tmp_path: Path) -> None:
+    outcome = play(
+        tmp_path,
+        cluster={"brokers": brokers(3), "topics": {"t": topic([1, 2], bytes=GB)}},
+        events=[{"do": "reassign", "partitions": [move("t", 0, 3, 2)]}, *[{"do": "cancel", "at": 2}] * 2],
+    )
+    said = [happening.what for happening in outcome.story]
+    assert said.count("1 moves cancelled") == 2 and not any("refused" in what for what in said)
+
+
 def test_the_same_seed_gives_the_same_outcome(tmp_path: Path) -> None:
     cluster = {"brokers": brokers(3), "topics": {"t": topic([1, 2, 3], [2, 3, 1], bytes=GB, in_bytes_per_s=1e6)}}
     events = [{"do": "kill", "at": 5, "broker": 2, "for": 60}, {"do": "controller_failover", "at": 70}]

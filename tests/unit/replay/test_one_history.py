@@ -128,6 +128,31 @@ def test_an_attempt_that_was_refused_first_tells_how_far_the_replica_was_when_it
     assert sorted(row["cu"] for row in one.rows if row["ev"] == "isr_shrink") == [15_000, 15_000]
 
 
+#: an attempt that was refused, as the log files let it be inferred -> whether it was granted in the end
+GRANTED: list[tuple[Row, bool]] = [
+    ({}, True),
+    ({"ts": 21_000}, True),
+    ({"ts": 21_001}, False),
+    ({"broker": 2}, False),
+    ({"epoch": 1}, False),
+    ({"replica": 2}, False),
+    ({"isr": [1, 3]}, False),
+    ({"ev": "isr_expand"}, False),
+]
+
+
+@pytest.mark.parametrize(("said", "is_granted"), GRANTED, ids=str)
+def test_an_attempt_is_granted_by_the_same_change_of_the_same_leader_later(said: Row, is_granted: bool) -> None:
+    attempt = SHRINK | {"err": 95, "zk_version": None, "src": "inferred"} | said
+    assert notes(history(), attempt) == [Note.AGREES if is_granted else Note.REFUSED]
+
+
+def test_of_several_pieces_of_a_metadata_log_each_is_believed_in_its_time() -> None:
+    one = OneHistory([(5_000, 15_000), (25_000, 60_000)])
+    found = notes(one, *(line("assign", ts, replicas=[9]) for ts in (10_000, 20_000, 30_000)))
+    assert found == [Note.CONTRADICTS, Note.OUTSIDE, Note.CONTRADICTS]
+
+
 #: attempts, second by second, that were refused, as when the replica came back by itself -> of which it takes
 TRIED = [([9_500], False, 9_400), ([9_500, 12_000], False, 11_900), ([9_500, 12_000], True, 15_000)]
 
@@ -148,9 +173,12 @@ def test_of_several_attempts_the_last_counts_and_more_than_all_the_line_of_the_w
         (SHRINK | {"isr": [1, 3], "replica": 2}, Note.CONTRADICTS),
         (SHRINK | {"isr": [1, 3], "replica": 2, "src": "inferred"}, Note.LEFT_OUT),
         (SHRINK | {"epoch": 4}, Note.CONTRADICTS),
+        (SHRINK | {"broker": 2}, Note.CONTRADICTS),
         (SHRINK | {"zk_version": 9}, Note.NOT_WRITTEN),
         (SHRINK | {"zk_version": 2, "isr": [1], "isr_old": [1, 2], "replica": 2}, Note.OTHER_CAUSE),
+        (SHRINK | {"zk_version": 2, "isr": [1], "isr_old": [1, 2], "replica": 2, "src": "inferred"}, Note.AGREES),
         (line("elect", 21_000, replica=1, epoch=0, zk_version=1, isr=[2, 1]), Note.AGREES),
+        (line("elect", 21_000, replica=1, epoch=None, zk_version=1, isr=[2, 1]), Note.CONTRADICTS),
         (line("elect", 21_000, replica=2, epoch=0, zk_version=1, isr=[2, 1]), Note.CONTRADICTS),
         (line("assign", 10_000, replicas=[1, 2, 3]), Note.AGREES),
         (line("assign", 10_000, replicas=[1, 2, 4]), Note.CONTRADICTS),
@@ -185,7 +213,12 @@ def test_in_a_gap_of_the_metadata_log_the_log_files_speak() -> None:
     lost = CREATED._replace(offset=20, ts=30_000, event=Kind.UNKNOWN, leader=None, leader_epoch=None)
     again = CREATED._replace(offset=40, ts=50_000, event=Kind.SNAPSHOT, partition_epoch=9)
     within = SHRINK | {"ts": 40_000, "zk_version": 4}
-    assert notes(history(CREATED, lost, again), within) == [Note.OUTSIDE]
+    expected = {
+        28_999: Note.NOT_WRITTEN, 29_000: Note.OUTSIDE, 40_000: Note.OUTSIDE, 51_000: Note.OUTSIDE,
+        51_001: Note.LEFT_OUT,
+    }  # fmt: skip
+    found = notes(history(CREATED, lost, again), *(within | {"ts": ts} for ts in expected))
+    assert dict(zip(expected, found, strict=True)) == expected
     assert notes(history(CREATED, again), within) == [Note.NOT_WRITTEN]
 
 

@@ -282,6 +282,10 @@ def test_kraft_limits() -> None:
     assert list(broken_kraft_limits([exact])) == []
     broken = replace(exact, exact=9, by_leaders=100, found=97, log_invented=1)
     assert [line.split(" ", 1)[0] for line in broken_kraft_limits([broken])] == ["a:", "a:", "from"]
+    assert list(broken_kraft_limits([replace(exact, invented=2)])) == [
+        "a: 10 of 10 versions exact from the metadata log, 2 invented"
+    ]
+    assert list(broken_kraft_limits([replace(exact, by_leaders=100, found=98)])) == []
 
 
 @beside_recordings
