@@ -164,6 +164,36 @@ def test_which_partition() -> None:
     assert out == "without a key: no partition has a leader; the producer waits\n"
 
 
+def test_where_records_without_a_key_go() -> None:
+    """In turn, and a batch at a time; never to a partition without a leader. A key counts in whatever bytes it has."""
+    words = ("partitioner", "--partitions", "4", "--unavailable", "1", "--records", "8", "--per-batch", "1")
+    answer = json.loads(said(*words, "--key", "\udcff", "--json")[1])
+    assert answer["available"] == [0, 2, 3] and answer["keys"][0]["murmur2"] == murmur2(b"\xff")
+    begin = answer["available"].index(answer["round_robin"][0])
+    assert answer["round_robin"] == [answer["available"][(begin + n) % 3] for n in range(8)]
+    assert len(answer["sticky"]) == 8 and set(answer["sticky"]) <= {0, 2, 3}
+    assert all(one != other for one, other in itertools.pairwise(answer["sticky"])), "each batch goes to another"
+    assert json.loads(said(*words[:4], "0,1,2,3", "--json")[1])["round_robin"] == []
+    _, out, _ = said(*words, "--key", "a")
+    lines = [" ".join(line.split()) for line in out.splitlines() if line]
+    turn, stick = (" ".join(map(str, json.loads(said(*words, "--json")[1])[how])) for how in ("round_robin", "sticky"))
+    assert lines == [
+        "key murmur2 & 0x7fffffff mod 4 librdkafka (crc32)",
+        f"a {murmur2(b'a')} {murmur2(b'a') & 0x7FFFFFFF} {keyed(b'a', 4)} {keyed_by_crc32(b'a', 4)}",
+        "Java, kafka-python, aiokafka: murmur2. librdkafka: crc32, unless partitioner=murmur2_random",
+        f"without a key, round-robin (Java before 2.4): {turn}",
+        f"without a key, sticky (Java since 2.4): {stick}",
+    ]
+
+
+def test_who_keeps_a_group_where_there_is_no_cluster_to_ask() -> None:
+    _, out, _ = said("coordinator", "--group", "g", "--offsets-partitions", "1")
+    assert [" ".join(line.split()) for line in out.splitlines()] == [
+        "group java hash partition of __consumer_offsets coordinator",
+        "g 103 abs(103) mod 1 = 0 - the broker that leads this partition",
+    ]
+
+
 GROUPS = [
     ("test-group", 12), ("group1", 40), ("my-group", 12), ("console-consumer-12345", 6), ("polygenelubricants", 0),
 ]  # fmt: skip
