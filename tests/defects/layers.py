@@ -32,7 +32,10 @@ UNIT: Final[dict[str, tuple[str, ...]]] = {
         "tests/local/test_handles.py",
         "tests/local/test_plugin_refusals.py",
     ),
-    "controller/ui": tuple(f"tests/ui/test_{name}.py" for name in ("board", "flows", "looks", "who_may_ask")),
+    "controller/ui": tuple(
+        f"tests/ui/test_{name}.py"
+        for name in ("board", "flows", "looks_by_hand", "data_folder", "what_a_page_answers", "who_may_ask", "looks")
+    ),
     "controller/rehearse": ("rehearse",),
     "controller/cli": ("local",),
     "controller/pytest_plugin": ("tests/local/test_plugin_refusals.py", "tests/local/test_recipes.py"),
