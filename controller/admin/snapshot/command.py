@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -20,6 +21,7 @@ from controller.admin.snapshot.generate import generate
 from controller.admin.snapshot.take import Notes, Step, take
 from controller.admin.toolkit.machine import Machine, run_main
 from controller.wire.cluster_file import ClusterShape, dump
+from controller.wire.document_errors import first_error
 from controller.wire.errors import KafkaError
 from controller.wire.sizes import parse_bytes
 from controller.world.help_text import help_end
@@ -102,17 +104,20 @@ async def main_async(argv: Sequence[str], machine: Machine) -> int:
 def _generated(options: argparse.Namespace) -> ClusterShape:
     if options.brokers < 1 or not 1 <= options.topics <= options.partitions:
         raise ToolFailure("--generate needs a broker and a topic, and no more topics than partitions")
-    return generate(
-        brokers=options.brokers,
-        racks=options.racks,
-        topics=options.topics,
-        partitions=options.partitions,
-        replication_factor=options.replication_factor,
-        total_bytes=options.bytes,
-        in_bytes_per_s=options.in_rate,
-        skew=options.skew,
-        seed=options.seed,
-    )
+    try:
+        return generate(
+            brokers=options.brokers,
+            racks=options.racks,
+            topics=options.topics,
+            partitions=options.partitions,
+            replication_factor=options.replication_factor,
+            total_bytes=options.bytes,
+            in_bytes_per_s=options.in_rate,
+            skew=options.skew,
+            seed=options.seed,
+        )
+    except ValidationError as error:
+        raise ToolFailure(f"no cluster is so large: {first_error(error)[1]}") from error
 
 
 #: A group whose coordinator is away is left out, and said so, soon.

@@ -439,3 +439,11 @@ def test_numbers_that_cannot_be_meant(
     with pytest.raises(SystemExit) as ended:
         tool(snapshot, cluster, ["--generate", flag, value, "-o", "-"], bootstrap=None)
     assert ended.value.code == 2 and complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flag", "figure"), [("--bytes", "bytes"), ("--in-rate", "out_bytes_per_s")])
+def test_a_cluster_that_is_larger_than_any_number_is_not_drawn(cluster: Any, tool: Any, flag: str, figure: str) -> None:
+    few = ["--topics", "1", "--partitions", "1"]
+    said = tool(snapshot, cluster, ["--generate", *few, flag, str(2**63 - 1), "-o", "-"], bootstrap=None)
+    assert (said.code, said.out, said.err.count("\n")) == (1, "", 1)
+    assert said.err.startswith(f"kwob snapshot: no cluster is so large: {figure}: should be less than or equal to 9")
