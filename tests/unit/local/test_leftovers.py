@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from controller.local.cluster_file import CLUSTER_FILE, write_cluster
 from controller.local.leftovers import end_processes
 from controller.local.plan import plan_cluster
 from controller.local.started import PROCESSES_FILE, Started, write_processes
-from controller.wire.types import BrokerId
+from controller.wire.types import Broker, BrokerId, Endpoint
 from controller.wire.zk_operations import Create, Exists
-from controller.wire.znodes import ControllerZNode
-from controller.world.real.ports import free_ports
+from controller.wire.znodes import BrokerIdZNode, ControllerZNode
+from controller.world.real.ports import HOST, free_ports
 from controller.world.real.process_groups import began_at
 from controller.world.simulated.world import World, run_world
 
@@ -156,3 +157,73 @@ def test_the_office_of_any_controller_of_the_folder_is_vacant_before_one_starts(
 
     held = ControllerZNode.encode(BrokerId(holder), timestamp_ms=1)
     assert run_world(1, scenario) == [not is_removed] * 2
+
+
+#: who is registered, with host and port of each listener -> whether it is dead, where somebody listens below port 10
+REGISTERED: dict[int, tuple[list[tuple[str, int]], bool]] = {
+    1: ([(HOST, 10)], True),
+    2: ([(HOST, 1)], False),
+    3: ([("another", 10)], False),
+    4: ([(HOST, 10), (HOST, 11)], True),
+    5: ([(HOST, 10), (HOST, 1)], False),
+    6: ([(HOST, 10), ("another", 10)], False),
+    7: ([], False),
+}
+
+
+@pytest.mark.parametrize(
+    ("holder", "ours", "is_vacant"),
+    [
+        (901, [901, 902], True),
+        (902, [901, 902], True),
+        (901, [902], False),
+        (3, [3], True),
+        (None, [901], True),
+        (-1, [901], False),
+    ],
+)
+def test_registrations_are_removed_of_whom_nobody_listens_for_and_of_no_other(
+    holder: int | None, ours: list[int], is_vacant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker of another machine, or of another folder that runs, is none of this start."""
+
+    async def connect(host: str, port: int) -> tuple[None, Any]:
+        assert host == HOST
+        if port >= 10:
+            raise ConnectionRefusedError
+        return None, SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+
+    async def scenario(world: World) -> tuple[list[str], list[bool], bool]:
+        connector = world.machine("here").connector(session_timeout_ms=18_000)
+        session = await connector.connect(on_watch=lambda event: None, on_expired=lambda: None)
+        nobody = await leftovers.forget_registrations(session, ours)
+        await session.perform([Create("/brokers"), Create("/brokers/ids")])
+        assert nobody == await leftovers.forget_registrations(session, ours) == []
+        for number, (listeners, _) in REGISTERED.items():
+            endpoints = [Endpoint(listener=f"L{n}", host=host, port=port) for n, (host, port) in enumerate(listeners)]
+            await session.perform([Create(path(number), registered(number, endpoints))])
+        await session.perform([Create(path(8), b"damaged")])
+        if holder is not None:
+            held = ControllerZNode.encode(BrokerId(holder), timestamp_ms=1) if holder >= 0 else b"damaged"
+            await session.perform([Create(ControllerZNode.path, held)])
+        removed = await leftovers.forget_registrations(session, ours)
+        there = await session.perform([Exists(path(number)) for number in (*REGISTERED, 8)])
+        (office,) = await session.perform([Exists(ControllerZNode.path)])
+        return removed, [each.ok for each in there], office.ok
+
+    removed, there, has_office = run_world(1, scenario)
+    dead = [number for number, (_, is_dead) in REGISTERED.items() if is_dead]
+    gone = [ControllerZNode.path] if is_vacant and holder is not None else []
+    assert removed == [*(path(number) for number in dead), *gone]
+    assert there == [number not in dead for number in (*REGISTERED, 8)]
+    assert has_office is not is_vacant
+
+
+def path(number: int) -> str:
+    return BrokerIdZNode.path(BrokerId(number))
+
+
+def registered(number: int, endpoints: list[Endpoint]) -> bytes:
+    return BrokerIdZNode.encode(Broker(broker_id=BrokerId(number), endpoints=tuple(endpoints)), 1)

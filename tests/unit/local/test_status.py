@@ -15,8 +15,11 @@ from controller.local.cluster_file import BrokerRow, ClusterRow, ControllerRow, 
 from controller.local.fault_file import now_ms, write_faults
 from controller.local.flags import EXIT_FAILED
 from controller.local.plan import plan_cluster
+from controller.local.throttles import ThrottleRow
 from controller.wire.fault_rows import FAULT_FILE, FailLogDir, PauseReplication
 from controller.wire.types import Broker, BrokerId, Endpoint
+from controller.wire.zk_operations import GetChildren, GetData, ZkCode, ZkResult
+from controller.wire.znodes import BrokerIdZNode, ControllerZNode
 
 
 def test_each_process_has_one_line_where_no_terminal_shows_them(
@@ -118,6 +121,69 @@ def test_what_runs_is_held_against_what_zookeeper_says(
     ]
     assert (found.faults, code) == (1, EXIT_FAILED)
     assert json.loads(capsys.readouterr().out) == json.loads(found.to_json())
+
+
+class Keeper:
+    """A session with ZooKeeper that has these znodes; what is not there has no children either."""
+
+    def __init__(self, nodes: dict[str, bytes]) -> None:
+        self.nodes, self.is_closed = nodes, False
+
+    async def connect(self, **_: object) -> Keeper:
+        return self
+
+    async def perform(self, ops: Sequence[GetData | GetChildren]) -> list[ZkResult]:
+        assert ops
+        return [self.answer(op) for op in ops]
+
+    def answer(self, op: GetData | GetChildren) -> ZkResult:
+        below = [path.removeprefix(f"{op.path}/") for path in self.nodes if path.startswith(f"{op.path}/")]
+        if isinstance(op, GetChildren):
+            return ZkResult(ZkCode.OK, children=tuple(below)) if below else ZkResult(ZkCode.NO_NODE)
+        data = self.nodes.get(op.path)
+        return ZkResult(ZkCode.NO_NODE) if data in (None, b"gone") else ZkResult(ZkCode.OK, data=data)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+LONELY = "no controller is active: leaders, topics and ISRs cannot change"
+OFFICE = ControllerZNode.encode(BrokerId(901), timestamp_ms=1)
+#: znodes: of the office, of brokers 1 and 2 -> who is active, who is told to be taken for dead
+KEPT: list[tuple[bytes, dict[int, bytes], bool, list[int]]] = [
+    (OFFICE, {n: BrokerIdZNode.encode(registered(n), 1) for n in (1, 2)}, True, []),
+    (b"gone", {1: BrokerIdZNode.encode(registered(1), 1)}, False, [2]),
+    (b"damaged", {}, False, [1, 2]),
+    (OFFICE, {1: b"damaged", 2: b"gone"}, True, [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("office", "brokers", "is_active", "dead"), KEPT)
+def test_what_zookeeper_has_is_read_also_where_it_is_damaged(
+    office: bytes,
+    brokers: dict[int, bytes],
+    is_active: bool,
+    dead: list[int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = Keeper({ControllerZNode.path: office} | {BrokerIdZNode.path(n): data for n, data in brokers.items()})
+    asked: list[object] = []
+
+    async def throttles(*about: object) -> list[ThrottleRow]:
+        asked.append(about)
+        return []
+
+    monkeypatch.setattr("controller.world.real.zookeeper.KazooConnector", lambda *_, **__: keeper)
+    monkeypatch.setattr(status, "forgotten_throttles", throttles)
+    with socket.create_server(("127.0.0.1", 0)) as zookeeper:
+        address = f"127.0.0.1:{zookeeper.getsockname()[1]}"
+        cluster_of(tmp_path, address, controllers={901: HERE}, brokers={1: HERE, 2: HERE})
+        found = status.status(tmp_path)
+    assert [c.active for c in found.controllers] == [is_active]
+    taken = [f"broker {n} runs and is not registered: the controller takes it for dead" for n in dead]
+    assert found.problems == [*([] if is_active else [LONELY]), *taken]
+    assert asked == [(keeper, "h:1")] and keeper.is_closed
 
 
 def test_a_cluster_that_is_well_and_one_that_is_down_have_no_problem(
