@@ -75,9 +75,12 @@ def load(path: Path, *, cluster: Path | None = None) -> Scenario:
     except ValidationError as error:
         place, message = first_error(error)
         raise ScenarioError(f"{path.name}, line {line_of(text, place)}: {message}") from error
-    for place, message in wrong_settings.in_scenario(scenario.settings):
+    for place, message in wrong_settings.in_scenario(scenario.settings, shape):
         raise ScenarioError(f"{path.name}, line {line_of(text, place)}: {message}")
-    for place, message in (*wrong_settings.in_cluster(shape), *impossible(shape, scenario.limits)):
+    for place, message in (
+        *wrong_settings.in_cluster(shape, scenario.settings),
+        *impossible(shape, scenario.limits),
+    ):
         raise ScenarioError(f"{line_in_cluster(place)}: {message}")
     for number, broker in enumerate(shape.brokers):
         if broker.id > ID_MAX:

@@ -26,20 +26,24 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 _TOPIC_NUMBERS: Final = ("min.insync.replicas", "retention.ms", "retention.bytes")
 
 
-def in_scenario(settings: Mapping[str, str]) -> Iterator[tuple[Place, str]]:
-    """Each of a scenario's settings that cannot be: its place in the scenario, and what is wrong."""
+def in_scenario(settings: Mapping[str, str], shape: ClusterShape) -> Iterator[tuple[Place, str]]:
+    """Each of a scenario's settings that cannot be: its place in the scenario, and what is wrong. What one cannot be by
+    itself it may be with the others, and those of the cluster."""
+    are_wrong = any(together(shape, settings))
     for name, value in settings.items():
         try:
             kafka_settings.check(name, value)
         except SettingError as error:
             yield ("settings", name), str(error)
         else:
-            for message in _refused({name: value}):
+            for message in _refused({name: value}) if are_wrong else ():
                 yield ("settings", name), message
 
 
-def in_cluster(shape: ClusterShape) -> Iterator[tuple[Place, str]]:
-    """Each of a cluster file's settings that cannot be: its place in the cluster, and what is wrong."""
+def in_cluster(shape: ClusterShape, settings: Mapping[str, str]) -> Iterator[tuple[Place, str]]:
+    """Each of a cluster file's settings that cannot be: its place in the cluster, and what is wrong. `settings`: those
+    of the scenario, which count in their place."""
+    are_wrong = any(together(shape, settings))
     for topic_name, topic in shape.topics.items():
         try:
             check_topic_name(topic_name)
@@ -50,7 +54,7 @@ def in_cluster(shape: ClusterShape) -> Iterator[tuple[Place, str]]:
         for name, value in topic.configs.items():
             yield from _wrong_value(name, value, ("topics", topic_name, "configs", name))
     for name, value in shape.configs.items():
-        for message in _refused({name: value}):
+        for message in _refused({name: value}) if are_wrong else ():
             yield ("configs", name), f"configs.{message}"
 
 

@@ -492,6 +492,27 @@ def test_brokers_are_numbers(ids: Any, tmp_path: Path) -> None:
         load(write(tmp_path, cluster=CLUSTER, **event(do="kill", broker=ids)))
 
 
+@pytest.mark.parametrize(
+    ("of_cluster", "of_scenario", "is_right"),
+    [
+        ({}, {"replica.lag.time.max.ms": "400", "replica.fetch.wait.max.ms": "300"}, True),
+        ({"replica.fetch.wait.max.ms": "300"}, {"replica.lag.time.max.ms": "400"}, True),
+        ({"replica.lag.time.max.ms": "400"}, {"replica.fetch.wait.max.ms": "300"}, True),
+        ({"replica.lag.time.max.ms": "4000"}, {"replica.fetch.wait.max.ms": "5000"}, False),
+        ({}, {"replica.lag.time.max.ms": "400", "num.partitions": "3"}, False),
+    ],
+)
+def test_a_setting_may_need_another(
+    of_cluster: dict[str, str], of_scenario: dict[str, str], is_right: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path, cluster={**CLUSTER, "configs": of_cluster}, settings=of_scenario)
+    if is_right:
+        assert load(path).settings == of_scenario
+        return
+    with pytest.raises(ScenarioError, match=r"scenario.yaml, line \d+: settings: replica.fetch.wait.max.ms must be at"):
+        load(path)
+
+
 def test_settings_are_as_a_file_of_kafkas_has_them(tmp_path: Path) -> None:
     settings = {"auto.leader.rebalance.enable": False, "unclean.leader.election.enable": True, "min.insync.replicas": 2}
     given_ = load(write(tmp_path, cluster=CLUSTER, settings=settings))
