@@ -35,7 +35,7 @@ from controller.core.view import Replicas
 from controller.wire import log_events as ev
 from controller.wire.errors import ErrorCode
 from controller.wire.trace import TraceEvent
-from controller.wire.types import Broker, BrokerId, PartitionReplica, TopicPartition
+from controller.wire.types import NO_BROKER_EPOCH, Broker, BrokerId, PartitionReplica, TopicPartition
 from controller.wire.zk_operations import GetChildren, GetData, ZkCode
 from controller.wire.znodes import BrokerIdsZNode, BrokerIdZNode, ZnodeError
 
@@ -192,7 +192,11 @@ def _ready(
 
 def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseReceived) -> Steps[None]:
     """Learns from the answers which replicas are in failed log directories. One that is in a good one again, and whose
-    partition has no leader, is looked at (in Kafka by nobody; docs/deviations.md). Source: §11.6."""
+    partition has no leader, is looked at (in Kafka by nobody), and what a broker said in a former life says nothing of
+    its dirs now (docs/deviations.md). Source: §11.6."""
+    now = state.live_brokers.get(event.broker_id)
+    if event.broker_epoch not in (NO_BROKER_EPOCH, now and now.broker_epoch):
+        return
     if event.request_error is not ErrorCode.NONE:
         yield _request_refused("LeaderAndIsr", event.broker_id, event.request_error)
         return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from controller.wire.errors import ErrorCode
-from controller.wire.types import Broker, BrokerId, TopicPartition
+from controller.wire.types import NO_BROKER_EPOCH, Broker, BrokerId, TopicPartition
 
 
 class ControllerState(Enum):
@@ -192,11 +192,13 @@ class ControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrResponseReceived:
-    """A broker answered LeaderAndIsr. Partitions that are not listed had no error."""
+    """A broker answered LeaderAndIsr. Partitions that are not listed had no error. `broker_epoch`: of the registration
+    that was asked; NO_BROKER_EPOCH for whichever is there."""
 
     broker_id: BrokerId
     request_error: ErrorCode
     partition_errors: Mapping[TopicPartition, ErrorCode]
+    broker_epoch: int = NO_BROKER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,9 +356,8 @@ def event_of_answer(request: ControlRequest, body: Any, deletion_started: Callab
             return UpdateMetadataResponseReceived(broker_id=request.to, request_error=error)
         case LeaderAndIsrRequest():
             asked = {entry.topic_partition for entry in request.partition_states} if body.partition_errors else set()
-            return LeaderAndIsrResponseReceived(
-                broker_id=request.to, request_error=error, partition_errors=_partition_errors(body, asked)
-            )
+            errors = _partition_errors(body, asked)
+            return LeaderAndIsrResponseReceived(request.to, error, errors, request.broker_epoch)
         case StopReplicaRequest():
             asked = {
                 entry.topic_partition

@@ -151,12 +151,12 @@ ALIKE: Final[dict[str, Callable[[ClusterView, Set[str]], Any]]] = {
     "brokers": lambda state, _: dict(state.live_brokers),
     "topics": lambda state, _: set(state.topics),
     "topic ids": lambda state, _: dict(state.topic_ids),
-    "contents of topics": lambda state, _: {topic: state.topic_content(topic) for topic in state.topics},
+    "contents of topics": lambda state, but_for: {t: state.topic_content(t) for t in state.topics - but_for},
     "leaders": lambda state, _: {tp: led.leader for tp, led in state.leaderships.items()},
     "ISRs": lambda state, _: {tp: frozenset(led.isr) for tp, led in state.leaderships.items()},
     "partition states": _partition_states,
     REPLICAS: _replica_states,
-    "moves": lambda state, _: set(state.partitions_being_reassigned),
+    "moves": lambda state, but_for: {tp for tp in state.partitions_being_reassigned if tp.topic not in but_for},
     "moves that wait": lambda state, but_for: {tp for tp in state.moves_that_wait if tp.topic not in but_for},
     "watched states": lambda state, _: {
         tp for tp in state.watched_states if tp.topic not in state.topics_to_be_deleted

@@ -1442,6 +1442,24 @@ def test_what_a_dead_broker_said_of_its_directories_does_not_hold_for_its_next_l
     assert stage.leader()[0] == 1
 
 
+@pytest.mark.parametrize(("is_old", "leader"), [(True, 1), (False, 2)], ids=["before it died", "since it is back"])
+def test_what_a_broker_said_of_its_directories_before_it_came_back_does_not_hold(is_old: bool, leader: int) -> None:
+    """Its answer is processed when it is there again, as another registration."""
+    stage = stage_with(1, 2, p0=(1, 2))
+    before = stage.state.live_brokers[BrokerId(1)].broker_epoch
+    stage.leader_writes(TP, (1,))
+    stage.broker_dies(1)
+    stage.broker_starts(1)
+    stage.run()
+    stage.leader_writes(TP, (1, 2))
+    stage.run()
+    now = stage.state.live_brokers[BrokerId(1)].broker_epoch
+    assert before != now and stage.leader()[0] == 1
+    failed = {TP: ErrorCode.KAFKA_STORAGE_ERROR}
+    stage.run(events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, failed, before if is_old else now))
+    assert stage.leader()[0] == leader
+
+
 def test_who_is_in_a_good_directory_again_leads_again() -> None:
     """The answer to an older request says that it failed, the next one that it did not."""
     stage = stage_with(1, 2, p0=(1,))

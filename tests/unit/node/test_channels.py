@@ -203,7 +203,7 @@ def test_requests_arrive_in_order_and_answers_are_events() -> None:
         assert stub.clients == {"7"}
         assert stub.connections == 1
         assert bench.events == [
-            LeaderAndIsrResponseReceived(broker_id=BrokerId(1), request_error=ErrorCode.NONE, partition_errors={}),
+            LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, {}, leaders(1).broker_epoch),
             UpdateMetadataResponseReceived(broker_id=BrokerId(1), request_error=ErrorCode.NONE),
         ]
         gauge = bench.channels.gauges()[BrokerId(1)]
@@ -802,7 +802,7 @@ def test_only_partitions_that_were_asked_about_are_heard_of() -> None:
         ]
     }
     assert answer_to(leaders(1), body) == LeaderAndIsrResponseReceived(
-        broker_id=BrokerId(1), request_error=ErrorCode.NONE, partition_errors={T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        BrokerId(1), ErrorCode.NONE, {T0: ErrorCode.KAFKA_STORAGE_ERROR}, broker_epoch=leaders(1).broker_epoch
     )
 
 
