@@ -37,7 +37,7 @@ SHAPES: Final = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "refusal"), SHAPES, ids=[str(shape) for shape, _ in SHAPES])
+@pytest.mark.parametrize(("shape", "refusal"), SHAPES, ids=[refusal for _, refusal in SHAPES])
 def test_a_cluster_that_cannot_be_is_refused_before_anything_is_made(
     shape: dict[str, Any], refusal: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
