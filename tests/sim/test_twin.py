@@ -14,6 +14,7 @@ from controller.sim.history import History
 from controller.sim.oracles.calm import Calm
 from controller.sim.oracles.twin import Twins
 from controller.sim.shape import TOPIC, Shape
+from controller.wire.znodes import ControllerEpochZNode
 from controller.world.simulated.world import World, run_world
 
 pytestmark = pytest.mark.sim
@@ -36,6 +37,14 @@ def _stands_still(cluster: Cluster) -> None:
     cluster.machine(1001).suspend()
 
 
+def _has_lost_its_epoch(cluster: Cluster) -> None:
+    """Somebody has set it back, behind its back."""
+    _watches_nothing(cluster)
+    znode = cluster.world.zookeeper.tree.get(ControllerEpochZNode.path)
+    assert znode is not None
+    znode.payload = ControllerEpochZNode.encode(0)
+
+
 def _has_not_seen_a_leader_go(cluster: Cluster) -> None:
     """Behind its back: no watch says so."""
     znode = cluster.world.zookeeper.tree.get(STATE)
@@ -49,6 +58,7 @@ def _has_not_seen_a_leader_go(cluster: Cluster) -> None:
         (lambda cluster: None, []),
         (_is_in_the_middle_of_an_event, None),
         (_stands_still, None),
+        (_has_lost_its_epoch, None),
         (_watches_nothing, ["does not watch the children of /brokers/ids, as a successor would"]),
         (_has_not_seen_a_leader_go, [f"has left undone what a successor would write: ['{STATE}']"]),
     ],

@@ -221,6 +221,9 @@ class Twins:
         if controller is None or any(self._to_come(controller.state)):
             return
         state, tree = controller.state, cluster.world.zookeeper.tree
+        epoch = tree.get(ControllerEpochZNode.path)
+        if epoch is None or epoch.payload != ControllerEpochZNode.encode(state.epoch):
+            return  # somebody has written another: states of later epochs than its own a successor does not believe
         twin = Twin(state, tree, cluster.world.clock.now_ms())
         if twin.state.live_brokers.keys() != cluster.registered():
             return  # somebody has damaged a registration: who has read it before goes on with it
