@@ -194,11 +194,11 @@ def leader_and_isr_answered(state: ClusterState, event: LeaderAndIsrResponseRece
     """Learns from the answers which replicas are in failed log directories. One that is in a good one again, and whose
     partition has no leader, is looked at (in Kafka by nobody), and what a broker said in a former life says nothing of
     its dirs now (docs/deviations.md). Source: §11.6."""
-    now = state.live_brokers.get(event.broker_id)
-    if event.broker_epoch not in (NO_BROKER_EPOCH, now and now.broker_epoch):
-        return
     if event.request_error is not ErrorCode.NONE:
         yield _request_refused("LeaderAndIsr", event.broker_id, event.request_error)
+        return
+    now = state.live_brokers.get(event.broker_id)
+    if event.broker_epoch not in (NO_BROKER_EPOCH, now and now.broker_epoch):
         return
     offline = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     online = {tp for tp, error in event.partition_errors.items() if error is ErrorCode.NONE}

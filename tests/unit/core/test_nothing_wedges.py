@@ -1456,8 +1456,11 @@ def test_what_a_broker_said_of_its_directories_before_it_came_back_does_not_hold
     now = stage.state.live_brokers[BrokerId(1)].broker_epoch
     assert before != now and stage.leader()[0] == 1
     failed = {TP: ErrorCode.KAFKA_STORAGE_ERROR}
-    stage.run(events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, failed, before if is_old else now))
+    asked = before if is_old else now
+    stage.run(events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.NONE, failed, asked))
     assert stage.leader()[0] == leader
+    stage.run(events.LeaderAndIsrResponseReceived(BrokerId(1), ErrorCode.STALE_BROKER_EPOCH, {}, asked))
+    assert [row["error"] for row in stage.logged(ev.REQUEST_REFUSED)] == ["STALE_BROKER_EPOCH"], "a refusal is told"
 
 
 def test_who_is_in_a_good_directory_again_leads_again() -> None:
